@@ -1,0 +1,149 @@
+"""Whole small objects beside the table (boot set, lease): the owner of obstore.
+
+Turns obstore's errors, which come as one class with a long text, into ours.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import obstore
+import obstore.exceptions as oe
+from obstore.store import LocalStore, from_url
+
+from memfs.corpus.location import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, RETRIES, RETRY_TIMEOUT_S, Location
+from memfs.errors import AccessError, ConfigError, ConflictError, DiskError, MemfsError, NotFoundError, UnreachableError
+
+__all__ = ["Fetched", "Objects", "explain"]
+
+ACCESS = re.compile(
+    r"\b40[13]\b (Forbidden|Unauthorized)|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|"
+    r"169\.254\.169\.254|CredentialsNotLoaded|credential",
+    re.I,
+)
+MISSING_BUCKET = re.compile(r"NoSuchBucket|InvalidBucketName|ContainerNotFound|bucket does not exist", re.I)
+UNREACHABLE = re.compile(
+    r"error sending request|timed? ?out|connection (refused|reset|closed)|dns error|after \d+ retries|"
+    r"\b50[0-9]\b|SlowDown|broken pipe|incomplete message|error decoding response body|unexpected end of file",
+    re.I,
+)
+NO_ROOM = re.compile(r"No space left|os error 28|StorageFull|quota", re.I)
+DENIED_DISK = re.compile(r"Permission denied|Read-only file system|os error (13|30)\b", re.I)
+
+
+def explain(error: BaseException, uri: str) -> MemfsError:
+    """Return our error for one of an object-store client's, decided by its text (they share a class)."""
+    text = str(error)
+    if MISSING_BUCKET.search(text):
+        return NotFoundError(f"{uri}: the bucket does not exist", hint="create the bucket, or check its name and region")
+    if NO_ROOM.search(text):
+        return DiskError(f"{uri}: no space left on the device", hint="make room, then run the same command again")
+    if DENIED_DISK.search(text):
+        return DiskError(f"{uri}: this user may not write there", hint="check the folder's owner and mode")
+    if ACCESS.search(text):
+        return AccessError(
+            f"{uri}: access denied",
+            hint="check AWS_ACCESS_KEY_ID / AWS_SECRET_ACCESS_KEY (or the profile, or the role) and the bucket's policy",
+        )
+    if UNREACHABLE.search(text):
+        return UnreachableError(
+            f"{uri}: the object store did not answer",
+            hint="check the network and AWS_ENDPOINT_URL; the command can be run again as it is",
+        )
+    first_line = text.strip().split("\n", 1)[0][:300]
+    return MemfsError(f"{uri}: {first_line}", hint="this is not an error memfs knows; please report it")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An object's bytes and the opaque token that names this version of it."""
+
+    data: bytes
+    etag: str
+
+
+class Objects:
+    """The small objects below a corpus URI. Keys are relative, `/`-separated."""
+
+    def __init__(self, location: Location) -> None:
+        self.uri = location.uri
+        self._store = _open(location)
+
+    def read(self, key: str, *, unless_etag: str | None = None) -> Fetched | None:
+        """Return the object in one request, or None if it still is `unless_etag`.
+
+        Raises:
+            NotFoundError: no such object.
+            AccessError, UnreachableError: the store refused, or did not answer.
+        """
+        options: Any = {"if_none_match": unless_etag} if unless_etag else None
+        try:
+            result = obstore.get(self._store, key, options=options)
+            return Fetched(bytes(result.bytes()), str(result.meta["e_tag"]))
+        except oe.NotModifiedError:
+            return None
+        except FileNotFoundError as error:
+            if MISSING_BUCKET.search(str(error)):
+                raise explain(error, self.uri) from error
+            raise NotFoundError(f"{self.uri}/{key}: no such object") from error
+        except (oe.BaseError, OSError) as error:
+            raise explain(error, self.uri) from error
+
+    def write(self, key: str, data: bytes, *, if_etag: str | None = None, if_absent: bool = False) -> str:
+        """Store the object and return its new etag.
+
+        Raises:
+            ConflictError: `if_absent` and it exists, or `if_etag` and it is no longer that.
+        """
+        mode: Any = "create" if if_absent else {"e_tag": if_etag} if if_etag else "overwrite"
+        try:
+            return str(obstore.put(self._store, key, data, mode=mode, use_multipart=False)["e_tag"])
+        except (oe.AlreadyExistsError, oe.PreconditionError, FileExistsError) as error:
+            raise ConflictError(f"{self.uri}/{key}: changed by another writer") from error
+        except (oe.BaseError, OSError) as error:
+            raise explain(error, self.uri) from error
+
+    def delete(self, key: str) -> None:
+        """Remove the object; one that is not there is not an error."""
+        try:
+            obstore.delete(self._store, key)
+        except FileNotFoundError:
+            return
+        except (oe.BaseError, OSError) as error:
+            raise explain(error, self.uri) from error
+
+    def any_below(self, prefix: str) -> bool:
+        """Return whether any object's key starts with the folder `prefix`, in one request."""
+        try:
+            found = obstore.list_with_delimiter(self._store, prefix)
+        except FileNotFoundError:
+            return False
+        except (oe.BaseError, OSError) as error:
+            raise explain(error, self.uri) from error
+        return bool(found["objects"] or found["common_prefixes"])
+
+
+def _open(location: Location) -> Any:
+    if location.is_local:
+        return LocalStore(location.uri, mkdir=False) if os.path.isdir(location.uri) else _absent_folder(location)
+    config: Any = {key: value for key, value in location.options if key != "allow_http"}
+    client: Any = {
+        "allow_http": ("allow_http", "true") in location.options,
+        "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
+        "timeout": timedelta(seconds=REQUEST_TIMEOUT_S),
+    }
+    retry: Any = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_TIMEOUT_S)}
+    try:
+        return from_url(location.uri, config=config, client_options=client, retry_config=retry)
+    except (oe.BaseError, ValueError) as error:
+        raise ConfigError(f"{location.uri}: {error}", hint="check the corpus URI") from error
+
+
+def _absent_folder(location: Location) -> Any:
+    raise NotFoundError(
+        f"{location.uri}: no such folder", hint=f"make a corpus there with: memfs init {location.uri}"
+    )

@@ -1,0 +1,157 @@
+"""Documents to Arrow rows, and back: the only place that knows both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import pyarrow as pa
+
+from memfs import paths
+from memfs.corpus import searchable
+from memfs.corpus.embed import Embedder
+from memfs.corpus.records import Document, FileBytes, FileInfo
+from memfs.corpus.schema import TOMBSTONE
+from memfs.errors import CorruptError
+
+__all__ = ["FILE_COLUMNS", "Known", "documents_to_rows", "file_infos", "known_files", "rows_to_files", "tombstones"]
+
+FILE_COLUMNS = ["path", "seq", "file_sha256", "file_size", "mtime", "kind", "title", "source", "event_time"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the table holds under one path key, before a commit."""
+
+    path: str
+    sha256: str
+    rows: int
+    """Tombstones included: the rows that a replacement has to cover."""
+    live: bool
+
+
+def documents_to_rows(documents: Sequence[Document], embedder: Embedder, schema: pa.Schema) -> pa.Table:
+    """Return the rows of `documents`, embedded, in path order then `seq`."""
+    columns: dict[str, list[object]] = {field.name: [] for field in schema if field.name != "vector"}
+    embedded: list[str | None] = []
+    for document in sorted(documents, key=lambda d: d.path):
+        _append(columns, embedded, document)
+    made = embedder.embed([text for text in embedded if text is not None])
+    vectors = _vector_column([text is not None for text in embedded], made, embedder.dimensions)
+    arrays = [pa.array(columns[field.name], field.type) for field in schema if field.name != "vector"]
+    return pa.Table.from_arrays([*arrays, vectors], schema=schema)
+
+
+def _append(columns: dict[str, list[object]], embedded: list[str | None], document: Document) -> None:
+    sha256, size, key = bytes.fromhex(document.sha256()), document.size, paths.fold(document.path)
+    for seq, passage in enumerate(document.passages):
+        seen = searchable.of(document, seq)
+        row: dict[str, object] = {
+            "id": f"{document.path}#{seq}",
+            "path": document.path,
+            "path_key": key,
+            "seq": seq,
+            "body": passage.body,
+            "text": seen and seen.text,
+            "terms": seen and seen.terms,
+            "anchor": passage.anchor,
+            "speaker": passage.speaker,
+            "origin": passage.origin,
+            "event_time": passage.event_time,
+            "kind": document.kind,
+            "title": document.title,
+            "source": document.source,
+            "mtime": document.mtime,
+            "file_sha256": sha256,
+            "file_size": size,
+        }
+        for name, value in row.items():
+            columns[name].append(value)
+        embedded.append(seen and seen.embedded)
+
+
+def _vector_column(present: Sequence[bool], made: object, dimensions: int) -> pa.Array:
+    import numpy as np
+
+    full = np.zeros((len(present), dimensions), dtype=np.float32)
+    mask = np.asarray(present, dtype=bool)
+    full[mask] = made
+    return pa.FixedSizeListArray.from_arrays(pa.array(full.ravel()), dimensions, mask=pa.array(~mask))
+
+
+def tombstones(known: Iterable[tuple[Known, int]], schema: pa.Schema) -> pa.Table:
+    """Return a tombstone for each row of the known files from `seq` on: the pairs are (file, first seq to bury)."""
+    now = datetime.now(timezone.utc)
+    buried = [(file, seq) for file, first in known for seq in range(first, file.rows)]
+    blank: dict[str, list[object]] = {
+        "id": [f"{file.path}#{seq}" for file, seq in buried],
+        "path": [file.path for file, _ in buried],
+        "path_key": [paths.fold(file.path) for file, _ in buried],
+        "seq": [seq for _, seq in buried],
+        "body": [b""] * len(buried),
+        "kind": [TOMBSTONE] * len(buried),
+        "title": [""] * len(buried),
+        "source": [""] * len(buried),
+        "mtime": [now] * len(buried),
+        "file_sha256": [bytes(32)] * len(buried),
+        "file_size": [0] * len(buried),
+    }
+    nothing = [None] * len(buried)
+    return pa.Table.from_arrays([pa.array(blank.get(f.name, nothing), f.type) for f in schema], schema=schema)
+
+
+def known_files(rows: pa.Table) -> dict[str, Known]:
+    """Group rows (path, path_key, seq, file_sha256, kind) into one `Known` per path key."""
+    found: dict[str, Known] = {}
+    for row in rows.to_pylist():
+        key, live = row["path_key"], row["kind"] != TOMBSTONE
+        before = found.get(key)
+        if before is None:
+            found[key] = Known(row["path"], row["file_sha256"].hex(), row["seq"] + 1, live)
+        else:
+            sha256 = row["file_sha256"].hex() if live else before.sha256
+            path = row["path"] if live else before.path
+            found[key] = Known(path, sha256, max(before.rows, row["seq"] + 1), live or before.live)
+    return found
+
+
+def rows_to_files(rows: pa.Table) -> dict[str, FileBytes]:
+    """Join rows (path, seq, body, file_sha256, mtime) into whole files, each checked against its hash.
+
+    Raises:
+        CorruptError: a file's bodies do not hash to its `file_sha256`.
+    """
+    bodies: dict[str, list[tuple[int, bytes, bytes, datetime]]] = {}
+    columns = (rows.column(name).to_pylist() for name in ("path", "seq", "body", "file_sha256", "mtime"))
+    for path, seq, body, sha256, mtime in zip(*columns, strict=True):
+        bodies.setdefault(path, []).append((seq, body, sha256, mtime))
+    return {path: _join(path, parts) for path, parts in bodies.items()}
+
+
+def _join(path: str, parts: list[tuple[int, bytes, bytes, datetime]]) -> FileBytes:
+    parts.sort(key=lambda part: part[0])
+    data = b"".join(body for _, body, _, _ in parts)
+    sha256 = parts[0][2].hex()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise CorruptError(
+            f"{path}: its stored bytes do not match its hash",
+            hint="read an older version (memfs … --version N), or add the file again from its source",
+        )
+    return FileBytes(path, data, sha256, parts[0][3])
+
+
+def file_infos(rows: pa.Table) -> Iterator[FileInfo]:
+    """Yield a `FileInfo` per row; rows are the first passages of files, with FILE_COLUMNS."""
+    for row in rows.to_pylist():
+        yield FileInfo(
+            path=row["path"],
+            size=row["file_size"],
+            sha256=row["file_sha256"].hex(),
+            mtime=row["mtime"],
+            kind=row["kind"],
+            title=row["title"],
+            source=row["source"],
+            event_time=row["event_time"],
+        )

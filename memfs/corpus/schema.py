@@ -1,0 +1,48 @@
+"""The `passages` table: one row per passage. A file is its passages in order of `seq`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from memfs.corpus.terms import ANALYZER
+
+__all__ = ["EMBEDDER_KEY", "FORMAT", "FORMAT_KEY", "TABLE", "TOMBSTONE", "schema"]
+
+TABLE = "passages"
+FORMAT = 1
+FORMAT_KEY = b"memfs.format"
+EMBEDDER_KEY = b"memfs.embedder"
+ANALYZER_KEY = b"memfs.analyzer"
+
+TOMBSTONE = "tombstone"
+"""The `kind` of a row that is no more: a deleted file's, or the old tail of a file that shrank. Swept by maintenance."""
+
+_PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
+"""Declared at creation: without it, concurrent upserts of the same new ids duplicate them in silence."""
+
+
+def schema(dimensions: int, embedder: str) -> pa.Schema:
+    """Return the Arrow schema of a corpus whose vectors are float32[`dimensions`] made by `embedder`."""
+    utc = pa.timestamp("us", tz="UTC")
+    fields = [
+        pa.field("id", pa.string(), nullable=False, metadata=_PRIMARY_KEY),  # path#seq. BTREE
+        pa.field("path", pa.string(), nullable=False),  # below memory/, NFC, has passed the path gate
+        pa.field("path_key", pa.string(), nullable=False),  # paths.fold(path): equal means the same file. BTREE
+        pa.field("seq", pa.int32(), nullable=False),  # 0-based order in the file
+        pa.field("body", pa.large_binary(), nullable=False),  # the file's bytes of this passage
+        pa.field("text", pa.large_string()),  # context header + body as text, no NUL; null for binary
+        pa.field("terms", pa.large_string()),  # memfs.corpus.terms of it, joined by spaces. FTS
+        pa.field("anchor", pa.string()),  # t12 in a transcript, a heading slug in a page
+        pa.field("speaker", pa.string()),  # in a transcript
+        pa.field("origin", pa.string()),  # the source's own id: dia_id, message uuid
+        pa.field("event_time", utc),  # when what it says happened
+        pa.field("kind", pa.string(), nullable=False),  # file, transcript, note, page, summary, tombstone
+        pa.field("title", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("mtime", utc, nullable=False),
+        pa.field("file_sha256", pa.binary(32), nullable=False),
+        pa.field("file_size", pa.int64(), nullable=False),
+        pa.field("vector", pa.list_(pa.float32(), dimensions)),  # unit norm; null where text is null
+    ]
+    metadata = {FORMAT_KEY: b"%d" % FORMAT, EMBEDDER_KEY: embedder.encode(), ANALYZER_KEY: b"%d" % ANALYZER}
+    return pa.schema(fields, metadata=metadata)

@@ -1,0 +1,104 @@
+"""A file's bytes to passages: cut at line ends only, so that a line-based grep can be planned per passage."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+from memfs.corpus.records import Passage
+
+__all__ = ["FrontMatter", "front_matter", "passages", "slug"]
+
+PASSAGE_BYTES_SOFT = 1_200
+"""From here on a passage ends at the next heading or blank line."""
+PASSAGE_BYTES_MAX = 4_000
+"""From here on at the next line end; one longer line is a passage of its own."""
+BINARY_BYTES = 1 << 20
+
+_HEADING = re.compile(rb"^#{1,6} +(.+?)\s*#*\s*$")
+_FENCE = re.compile(rb"^\s{0,3}(```|~~~)")
+_FIELD = re.compile(r"^(title|date|event_time|created|updated)\s*:\s*(.+?)\s*$", re.I)
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}):(\d{2})(?::(\d{2}))?)?")
+
+FrontMatter = tuple[str | None, datetime | None]
+"""(title, event time): what a page's front matter says of the whole page."""
+
+
+def passages(data: bytes, *, markdown: bool, event_time: datetime | None = None) -> tuple[Passage, ...]:
+    """Return the passages whose bodies concatenate to `data`; at least one, also for an empty file."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        # UTF-16: a byte-wise cut could fall inside a character.
+        return (Passage(data, data.decode("utf-16", errors="replace").replace("\0", ""), None, event_time),)
+    if b"\0" in data:
+        cuts = range(0, len(data), BINARY_BYTES)
+        return tuple(Passage(data[at : at + BINARY_BYTES], None) for at in cuts)
+    made = tuple(_text_passages(data, markdown, event_time))
+    return made or (Passage(b"", None, None, event_time),)
+
+
+def _text_passages(data: bytes, markdown: bool, event_time: datetime | None) -> Iterator[Passage]:
+    start = at = 0
+    anchor: str | None = None
+    fenced = False
+    for line in _lines(data):
+        heading = None if fenced or not markdown else _HEADING.match(line)
+        if markdown and _FENCE.match(line):
+            fenced = not fenced
+        size = at - start
+        if size and (
+            size + len(line) > PASSAGE_BYTES_MAX or (size >= PASSAGE_BYTES_SOFT and (heading or not line.strip()))
+        ):
+            yield _passage(data[start:at], anchor, event_time)
+            start = at
+        if heading and (start == at or anchor is None):
+            anchor = slug(heading.group(1).decode("utf-8", errors="replace"))
+        at += len(line)
+    if at > start:
+        yield _passage(data[start:at], anchor, event_time)
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    """Yield lines with their end; only LF ends a line (`bytes.splitlines` also cuts at VT, FF and lone CR)."""
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at) + 1 or len(data)
+        yield data[at:end]
+        at = end
+
+
+def _passage(body: bytes, anchor: str | None, event_time: datetime | None) -> Passage:
+    return Passage(body, body.decode("utf-8", errors="replace"), anchor, event_time)
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that GitHub gives a heading: lower case, spaces to hyphens, punctuation dropped."""
+    text = unicodedata.normalize("NFC", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def front_matter(data: bytes) -> FrontMatter:
+    """Return the title and date that a Markdown file states: front matter first, else its first heading."""
+    head = data[:4096].decode("utf-8", errors="replace")
+    title, when = None, None
+    if head.startswith("---\n") or head.startswith("---\r\n"):
+        block = head.split("\n---", 1)[0]
+        found = {m[1].lower(): m[2].strip("\"'") for line in block.split("\n") if (m := _FIELD.match(line.strip()))}
+        title = found.get("title")
+        stated = next((found[k] for k in ("event_time", "date", "updated", "created") if k in found), None)
+        when = _parse_date(stated) if stated else None
+    if title is None:
+        first = re.search(r"^# +(.+?)\s*$", head, re.M)
+        title = first[1] if first else None
+    return title, when
+
+
+def _parse_date(text: str) -> datetime | None:
+    match = _DATE.search(text)
+    if not match:
+        return None
+    try:
+        return datetime(*(int(part or 0) for part in match.groups()), tzinfo=timezone.utc)  # type: ignore[misc,arg-type]
+    except ValueError:
+        return None

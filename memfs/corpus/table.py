@@ -1,0 +1,541 @@
+"""The corpus: one Lance table of passages. The owner of lancedb.
+
+A commit publishes files in one Lance commit; a version number names a whole corpus.
+Writers take the lease (memfs.corpus.lease), so the indexed upsert is safe; a lease
+found lost afterwards leads to a check of the ids that were written. A `Corpus` reads
+the version it opened until `refresh`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, TypeVar
+
+import lancedb
+import pyarrow as pa
+from lancedb.index import FTS, BTree, IvfSq
+from lancedb.query import MatchQuery
+
+from memfs import paths
+from memfs.corpus import lease as leases
+from memfs.corpus import rows as rows_module
+from memfs.corpus.catalog import CATALOG_COLUMNS, Catalog
+from memfs.corpus.embed import DEFAULT, Embedder, load
+from memfs.corpus.location import Location, parse
+from memfs.corpus.objects import Objects, explain
+from memfs.corpus.records import Commit, Document, FileBytes, FileInfo, Skipped
+from memfs.corpus.rows import FILE_COLUMNS, Known
+from memfs.corpus.schema import ANALYZER_KEY, EMBEDDER_KEY, FORMAT, FORMAT_KEY, TABLE, TOMBSTONE, schema
+from memfs.corpus.terms import ANALYZER
+from memfs.errors import ConfigError, ConflictError, CorruptError, MemfsError, NotACorpusError, NotFoundError, PathError
+
+__all__ = ["Corpus", "Hit", "Scope"]
+
+T = TypeVar("T")
+
+VECTOR_INDEX_ROWS = 5_000
+"""Below it a query reads all vectors (5 MB at 256 dimensions); above, an IVF index is made."""
+TAIL_ROWS_MAX = 1_000
+"""More rows than this outside the indices, and the next maintenance folds them in."""
+COMMITS_PER_CHECK = 32
+IN_LIST_MAX = 500
+KEEP_VERSIONS = timedelta(days=7)
+"""Longer than a sandbox lives: a reader pinned to an old version must not lose it."""
+CACHE_BYTES = 512 << 20
+"""LanceDB's own default index cache is 6 GiB a connection."""
+MERGE_COLUMNS = ["path", "path_key", "seq", "file_sha256", "kind"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which passages a search considers. `since` is inclusive, `until` exclusive, both on event time (UTC)."""
+
+    under: str = ""
+    """A folder prefix ending in `/`, or "" for all."""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def where(self) -> str | None:
+        """Return the scope as a filter expression, None for all."""
+        clauses = []
+        if self.under:
+            clauses += [f"starts_with(path_key, {_quoted(paths.fold(self.under))})"]
+        if self.since:
+            clauses += [f"event_time >= {_timestamp(self.since)}"]
+        if self.until:
+            clauses += [f"event_time < {_timestamp(self.until)}"]
+        return " AND ".join(clauses) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One row that a search leg found: Lance's row id, and that leg's score (larger is better)."""
+
+    row_id: int
+    score: float
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _timestamp(when: datetime) -> str:
+    return f"timestamp '{when.strftime('%Y-%m-%d %H:%M:%S.%f')}'"
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for at in range(0, len(items), size):
+        yield items[at : at + size]
+
+
+class Corpus:
+    """A corpus at a URI, read at one version. Make it with `Corpus.create` or `Corpus.open`."""
+
+    def __init__(self, location: Location, table: Any, objects: Objects) -> None:
+        self.location, self.objects = location, objects
+        self._table = table
+        self._lease: leases.Lease | None = None
+        self._commits_unchecked = 0
+        self._catalog: Catalog | None = None
+        metadata = table.schema.metadata or {}
+        self.embedder_name = metadata[EMBEDDER_KEY].decode()
+        self.dimensions = table.schema.field("vector").type.list_size
+
+    # -- opening -----------------------------------------------------------------
+
+    @classmethod
+    def create(cls, uri: str, *, embedder: str = DEFAULT) -> Corpus:
+        """Make an empty corpus at `uri` and return it.
+
+        Raises:
+            ConflictError: there already is one.
+            ConfigError: the embedder is unknown, or the store ignores conditional writes.
+        """
+        location = parse(uri)
+        made_by = load(embedder)
+        if location.is_local:
+            _make_folder(location)
+        objects = Objects(location)
+        _probe_conditional_writes(objects)
+        database = _connect(location)
+        try:
+            table = database.create_table(TABLE, schema=schema(made_by.dimensions, made_by.name))
+        except (RuntimeError, OSError, ValueError) as error:
+            if "already exists" in str(error):
+                raise ConflictError(f"{location.uri} already is a corpus", hint="use it as it is: memfs add …") from error
+            raise explain(error, location.uri) from error
+        corpus = cls(location, table, objects)
+        corpus.__dict__["embedder"] = made_by
+        return corpus
+
+    @classmethod
+    def open(cls, uri: str, *, version: int | None = None, embedder: str | None = None) -> Corpus:
+        """Open the corpus at `uri`, at its newest version or at `version`.
+
+        Raises:
+            NotACorpusError: nothing, or something else, lies there.
+            ConfigError: `embedder` is given and is not the one that made the corpus's vectors.
+            CorruptError: it was written by a newer memfs.
+            AccessError, UnreachableError: the store refused, or did not answer.
+        """
+        location = parse(uri)
+        objects = Objects(location)
+        # One cheap request with errors that can be told apart; Lance says "not found" to all of them.
+        if not objects.any_below(f"{TABLE}.lance/_versions"):
+            raise NotACorpusError(f"{location.uri} is not a memfs corpus", hint=f"make one with: memfs init {location.uri}")
+        try:
+            table = _connect(location).open_table(TABLE)
+            _check_format(table.schema, location.uri)
+            corpus = cls(location, table, objects)
+        except (RuntimeError, OSError, ValueError) as error:
+            raise explain(error, location.uri) from error
+        corpus._check_embedder(embedder)
+        return corpus if version is None else corpus.at(version)
+
+    def at(self, version: int) -> Corpus:
+        """Return a reader of an older version of this corpus.
+
+        Raises:
+            NotFoundError: that version was never made, or was cleaned up.
+        """
+        table = _connect(self.location).open_table(TABLE)
+        try:
+            table.checkout(version)
+        except (RuntimeError, OSError, ValueError) as error:
+            raise NotFoundError(
+                f"{self.location.uri}: no version {version}", hint=f"the newest is {self.version}; older than 7 days may be gone"
+            ) from error
+        return Corpus(self.location, table, self.objects)
+
+    def _check_embedder(self, wanted: str | None) -> None:
+        if wanted is not None and wanted != self.embedder_name:
+            raise ConfigError(
+                f"{self.location.uri} was made with the embedder {self.embedder_name!r}, not {wanted!r}",
+                hint="leave the embedder setting out, or make a new corpus with it and add the sources again",
+            )
+
+    @property
+    def uri(self) -> str:
+        """Where it lies, without credentials."""
+        return self.location.uri
+
+    @property
+    def version(self) -> int:
+        """The version that this object reads."""
+        return int(self._table.version)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The model that made this corpus's vectors, loaded at first use.
+
+        Raises:
+            ConfigError: it is not installed, or makes vectors of another length.
+        """
+        embedder = load(self.embedder_name)
+        if embedder.dimensions != self.dimensions:
+            raise ConfigError(
+                f"the embedder {self.embedder_name!r} makes {embedder.dimensions} dimensions, the corpus has {self.dimensions}",
+                hint="install the model version that made the corpus",
+            )
+        return embedder
+
+    def refresh(self) -> int:
+        """Move to the newest version and return its number."""
+        self._call(lambda: self._table.checkout_latest())
+        return self.version
+
+    def _call(self, read: Callable[[], T]) -> T:
+        """Run a read; if its version was cleaned up meanwhile, move to the newest and run it once more."""
+        try:
+            return read()
+        except (RuntimeError, OSError, ValueError) as error:
+            if "not found" not in str(error).lower():
+                raise explain(error, self.uri) from error
+        try:
+            self._table.checkout_latest()
+            self._catalog = None
+            return read()
+        except (RuntimeError, OSError, ValueError) as error:
+            raise explain(error, self.uri) from error
+
+    # -- reading -----------------------------------------------------------------
+
+    def _select(self, where: str | None, columns: list[str], *, row_ids: bool = False) -> pa.Table:
+        query = self._table.search().select(columns)
+        if where:
+            query = query.where(where)
+        return self._call(lambda: query.with_row_id(row_ids).to_arrow())
+
+    def catalog(self) -> Catalog:
+        """Return what is known of every passage but its text, in memory (77 MB for a million); loaded once a version."""
+        if self._catalog is None or self._catalog.version != self.version:
+            rows = self._select(f"kind != '{TOMBSTONE}'", CATALOG_COLUMNS, row_ids=True)
+            self._catalog = Catalog(self.version, rows)
+        return self._catalog
+
+    def file_rows(self, under: str = "") -> pa.Table:
+        """Return the first row of every file below the folder prefix `under`, with FILE_COLUMNS, sorted by path."""
+        where = f"seq = 0 AND kind != '{TOMBSTONE}'"
+        scope = Scope(under=under).where()
+        return self._select(f"{where} AND {scope}" if scope else where, FILE_COLUMNS).sort_by("path")
+
+    def files(self, under: str = "") -> Iterator[FileInfo]:
+        """Yield every file below the folder prefix `under`, sorted by path."""
+        for batch in self.file_rows(under).to_batches(max_chunksize=10_000):
+            yield from rows_module.file_infos(pa.Table.from_batches([batch]))
+
+    def find(self, wanted: Sequence[str]) -> dict[str, FileInfo]:
+        """Return those of the paths that exist, by path."""
+        found: dict[str, FileInfo] = {}
+        for chunk in _chunks(list(wanted), IN_LIST_MAX):
+            where = f"seq = 0 AND kind != '{TOMBSTONE}' AND path IN ({', '.join(map(_quoted, chunk))})"
+            keyed = f"path_key IN ({', '.join(_quoted(paths.fold(p)) for p in chunk)})"
+            found |= {info.path: info for info in rows_module.file_infos(self._select(f"{keyed} AND {where}", FILE_COLUMNS))}
+        return found
+
+    def read(self, wanted: Sequence[str]) -> dict[str, FileBytes]:
+        """Return the whole files at the paths, hash-checked, in one batch; paths that do not exist are left out.
+
+        Raises:
+            CorruptError: a file's bytes do not match its hash.
+        """
+        found: dict[str, FileBytes] = {}
+        columns = ["path", "seq", "body", "file_sha256", "mtime"]
+        for chunk in _chunks(list(wanted), IN_LIST_MAX):
+            keyed = f"path_key IN ({', '.join(_quoted(paths.fold(p)) for p in chunk)})"
+            rows = self._select(f"{keyed} AND kind != '{TOMBSTONE}'", columns)
+            found |= rows_module.rows_to_files(rows)
+        return {path: found[path] for path in wanted if path in found}
+
+    def read_rows(self, row_ids: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:
+        """Return the rows with Lance's `row_ids` at this version, in their order."""
+        if not row_ids:
+            return []
+        rows = self._call(lambda: self._table.take_row_ids(list(row_ids)).select(columns).to_arrow())
+        return list(rows.to_pylist())
+
+    def search_words(self, terms: Sequence[str], limit: int, scope: Scope) -> list[Hit]:
+        """Return the best rows by BM25 over `terms`, best first."""
+        if not terms or not self._call(self._table.count_rows):
+            return []
+        query = self._table.search(MatchQuery(" ".join(terms), "terms")).select(["_score"]).with_row_id(True)
+        rows = self._call(_scoped(query, scope).limit(limit).to_arrow)
+        return [Hit(i, s) for i, s in zip(rows["_rowid"].to_pylist(), rows["_score"].to_pylist(), strict=True)]
+
+    def search_vector(self, vector: Any, limit: int, scope: Scope) -> list[Hit]:
+        """Return the nearest rows to the unit vector float32[d] by cosine similarity, best first."""
+        if not self._call(self._table.count_rows):
+            return []
+        query = self._table.search(vector, vector_column_name="vector").distance_type("dot").nprobes(20)
+        rows = self._call(_scoped(query.select(["_distance"]).with_row_id(True), scope).limit(limit).to_arrow)
+        return [Hit(i, 1.0 - d) for i, d in zip(rows["_rowid"].to_pylist(), rows["_distance"].to_pylist(), strict=True)]
+
+    def warm(self) -> None:
+        """Load the indices and the catalogue, so that the next question costs few requests."""
+        self.catalog()
+        for index in self._call(self._table.list_indices):
+            self._call(lambda name=index.name: self._table.prewarm_index(name))  # type: ignore[misc]
+        _ = self.embedder
+
+    # -- writing -----------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lease for several commits; indices are folded and the newest version is read at the end."""
+        if self._lease is not None:
+            yield
+            return
+        with leases.hold(self.location, self.objects) as lease:
+            self._lease = lease
+            try:
+                self.refresh()
+                yield
+                self._maintain_when_due()
+            finally:
+                self._lease = None
+
+    def commit(
+        self, put: Iterable[Document] = (), delete: Iterable[str] = (), *, skip_refused: bool = False
+    ) -> Commit:
+        """Publish all of it in one atomic commit: new files, replacements, deletions. What is already so is left alone.
+
+        With `skip_refused`, documents whose names cannot be held are left out and listed; else they raise.
+
+        Raises:
+            PathError: a name breaks the path gate, or differs only in case from another file, or is a folder too.
+            ConflictError: another writer held the lease too long.
+        """
+        documents, refused = _gate(put, skip_refused)
+        doomed = [paths.check(path) for path in delete]
+        with self.writing():
+            known = self._known([*documents, *doomed])
+            documents = _drop_collisions(documents, known, refused, skip_refused)
+            changed = [d for d in documents.values() if not _is_same(known.get(paths.fold(d.path)), d)]
+            buried = [known[key] for key in map(paths.fold, doomed) if key in known and known[key].live]
+            written = self._write(changed, buried, known)
+        replaced = sum(1 for d in changed if (k := known.get(paths.fold(d.path))) is not None and k.live)
+        return Commit(
+            version=self.version,
+            added=len(changed) - replaced,
+            replaced=replaced,
+            deleted=len(buried),
+            unchanged=len(documents) - len(changed),
+            passages=written,
+            refused=tuple(refused),
+        )
+
+    def _known(self, wanted: Iterable[str]) -> dict[str, Known]:
+        keys = {paths.fold(p) for path in wanted for p in (path, *paths.ancestors(path))}
+        found: dict[str, Known] = {}
+        for chunk in _chunks(sorted(keys), IN_LIST_MAX):
+            rows = self._select(f"path_key IN ({', '.join(map(_quoted, chunk))})", MERGE_COLUMNS)
+            found |= rows_module.known_files(rows)
+        return found
+
+    def _write(self, changed: list[Document], buried: list[Known], known: dict[str, Known]) -> int:
+        if not changed and not buried:
+            return 0
+        tails = [(k, len(d.passages)) for d in changed if (k := known.get(paths.fold(d.path))) is not None]
+        table_schema = self._table.schema
+        parts = [rows_module.documents_to_rows(changed, self.embedder, table_schema)] if changed else []
+        graves = rows_module.tombstones([*tails, *((k, 0) for k in buried)], table_schema)
+        data = pa.concat_tables([*parts, graves])
+        all_new = not buried and not tails
+        self._send(data, append=all_new)
+        if self._lease is not None and not self._lease.still_held():
+            self._repair(data)
+        self._commits_unchecked += 1
+        self._ensure_word_index()
+        return len(data) - len(graves)
+
+    def _send(self, data: pa.Table, *, append: bool) -> None:
+        merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        try:
+            if append:
+                self._table.add(data)
+            else:
+                # LanceDB takes a null vector for a bad one, in merges only.
+                merge.execute(data, on_bad_vectors="null")
+        except (RuntimeError, OSError, ValueError) as error:
+            raise explain(error, self.uri) from error
+
+    def _repair(self, data: pa.Table) -> None:
+        """The lease was lost while committing: if another writer stored the same ids, keep one row of each."""
+        self._lease = None
+        with self.writing():
+            for chunk in _chunks(data.column("id").to_pylist(), IN_LIST_MAX):
+                where = f"id IN ({', '.join(map(_quoted, chunk))})"
+                stored = self._select(where, ["id"]).column("id").to_pylist()
+                if len(stored) > len(set(stored)):
+                    self._table.delete(where)
+                    self._send(data.filter(pa.compute.is_in(data["id"], pa.array(chunk))), append=True)
+
+    # -- indices -----------------------------------------------------------------
+
+    def _ensure_word_index(self) -> None:
+        """A word search needs its index to exist; rows that came after it are scanned, so none is missed."""
+        if self._commits_unchecked == 1 and "terms" not in self._indexed_columns():
+            self.maintain()
+
+    def _indexed_columns(self) -> dict[str, Any]:
+        return {index.columns[0]: index for index in self._call(self._table.list_indices)}
+
+    def _maintain_when_due(self) -> None:
+        due = self._commits_unchecked >= COMMITS_PER_CHECK or self._tail_rows() > TAIL_ROWS_MAX
+        if self._commits_unchecked and due:
+            self.maintain()
+
+    def _tail_rows(self) -> int:
+        return max((index.num_unindexed_rows or 0 for index in self._indexed_columns().values()), default=0)
+
+    def maintain(self) -> None:
+        """Make missing indices, fold new rows into them, compact, sweep tombstones, drop versions older than 7 days."""
+        with self.writing():
+            self._commits_unchecked = 0
+            row_count = self._call(self._table.count_rows)
+            if not row_count:
+                return
+            try:
+                self._make_missing_indices(row_count)
+                if self._tail_rows():
+                    if self._table.count_rows(f"kind = '{TOMBSTONE}'"):
+                        self._table.delete(f"kind = '{TOMBSTONE}'")
+                    self._table.optimize(cleanup_older_than=KEEP_VERSIONS)
+            except (RuntimeError, OSError, ValueError) as error:
+                raise explain(error, self.uri) from error
+
+    def _make_missing_indices(self, row_count: int) -> None:
+        words = FTS(
+            base_tokenizer="whitespace",
+            lower_case=False,
+            stem=False,
+            remove_stop_words=False,
+            ascii_folding=False,
+            max_token_length=None,
+        )
+        wanted: dict[str, Any] = {"id": BTree(), "path_key": BTree(), "terms": words}
+        if row_count >= VECTOR_INDEX_ROWS:
+            wanted["vector"] = IvfSq(distance_type="dot")
+        have = self._indexed_columns()
+        for column, config in wanted.items():
+            if column not in have:
+                self._table.create_index(column, config=config)
+
+
+def _connect(location: Location) -> Any:
+    session = lancedb.Session(index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=CACHE_BYTES // 4)
+    try:
+        return lancedb.connect(location.uri, storage_options=location.lance_options() or None, session=session)
+    except (RuntimeError, OSError, ValueError) as error:
+        raise explain(error, location.uri) from error
+
+
+def _scoped(query: Any, scope: Scope) -> Any:
+    where = scope.where()
+    return query.where(where) if where else query
+
+
+def _make_folder(location: Location) -> None:
+    import os
+
+    try:
+        os.makedirs(location.uri, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{location.uri}: {error.strerror}", hint="choose a folder that you may write") from error
+
+
+def _probe_conditional_writes(objects: Objects) -> None:
+    """A store that ignores `If-None-Match` loses commits in silence: find out before the first one."""
+    key = ".memfs-probe"
+    objects.write(key, b"1")
+    try:
+        objects.write(key, b"2", if_absent=True)
+    except ConflictError:
+        return
+    finally:
+        objects.delete(key)
+    raise ConfigError(
+        f"{objects.uri}: this store ignores conditional writes (If-None-Match), so two writers would lose data",
+        hint="use a store that honours them: AWS S3, Cloudflare R2, MinIO, SeaweedFS, GCS, Azure",
+    )
+
+
+def _check_format(found: pa.Schema, uri: str) -> None:
+    metadata = found.metadata or {}
+    if FORMAT_KEY not in metadata:
+        raise NotACorpusError(f"{uri} holds a Lance table that memfs did not make", hint="give another URI to memfs init")
+    newer = int(metadata[FORMAT_KEY]) > FORMAT or int(metadata.get(ANALYZER_KEY, b"0")) > ANALYZER
+    if newer:
+        raise CorruptError(f"{uri} was written by a newer memfs", hint="pip install -U agent-memfs")
+
+
+def _gate(put: Iterable[Document], skip: bool) -> tuple[dict[str, Document], list[Skipped]]:
+    """Return the documents by checked path, NFC, and those refused; two names that fold alike: the first stays."""
+    kept: dict[str, Document] = {}
+    folded: dict[str, str] = {}
+    refused: list[Skipped] = []
+    for document in put:
+        try:
+            path = paths.check(document.path)
+            other = folded.setdefault(paths.fold(path), path)
+            if other != path:
+                raise PathError(path, f"differs only in case or Unicode form from {other!r}")
+        except PathError as error:
+            if not skip:
+                raise
+            refused.append(Skipped(error.path, error.reason))
+            continue
+        kept[path] = document
+    return kept, refused
+
+
+def _drop_collisions(
+    documents: dict[str, Document], known: dict[str, Known], refused: list[Skipped], skip: bool
+) -> dict[str, Document]:
+    live = {key: file.path for key, file in known.items() if file.live}
+    names = live | {paths.fold(path): path for path in documents}
+    kept: dict[str, Document] = {}
+    for path, document in documents.items():
+        stored = live.get(paths.fold(path), path)
+        parent = next((names[key] for folder in paths.ancestors(path) if (key := paths.fold(folder)) in names), None)
+        reason = (
+            f"differs only in case or Unicode form from {stored!r}"
+            if stored != path
+            else f"its folder {parent!r} is a file" if parent else None
+        )
+        if reason is None:
+            kept[path] = document
+        elif skip:
+            refused.append(Skipped(path, reason))
+        else:
+            raise PathError(path, reason)
+    return kept
+
+
+def _is_same(known: Known | None, document: Document) -> bool:
+    return known is not None and known.live and known.sha256 == document.sha256()
+

@@ -1,0 +1,113 @@
+"""Text to index terms: one analysis for what is stored and for what is asked.
+
+The word index tokenises by white space only, so every choice is here, in one place:
+
+- case folded; accents dropped in Latin, Greek and Cyrillic (`reunião` = `reuniao`);
+- words stemmed (Snowball English; a term that is not English is left as it is or
+  cut the same way on both sides);
+- identifiers whole and in parts: `getUserName`, `user_name` also give their words;
+- Chinese and Japanese without spaces: characters and pairs of characters; Korean:
+  the word and its syllable pairs, so that a particle does not hide the noun;
+- no term is dropped for its length.
+
+`ANALYZER` is recorded in the corpus: a change here is a new number and a re-index.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+__all__ = ["ANALYZER", "analyse", "query_terms"]
+
+ANALYZER = 1
+
+_WORD = re.compile(r"\w+")
+_COMBINING = re.compile("[\u0300-\u036f]")
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_SPACELESS = re.compile(
+    "[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\U00020000-\U0003ffff]+"
+)
+_HANGUL = re.compile("[\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff]")
+STEM_CHARS_MAX = 40
+
+STOP_WORDS = frozenset(
+    "a about an and any are as at be been being but by can could did do does doing for from had has have having he her "
+    "hers him his how i if in into is it its just me my no not of on or our ours s shall she should so some such t than "
+    "that the their theirs them then there these they this those to us very was we were what when where which who whom "
+    "whose why will with would you your yours d ll m re ve don".split()
+)
+"""Left out of questions only: stored text keeps every word, so `the who` can be found by a question of stop words."""
+
+
+def analyse(text: str) -> str:
+    """Return the index terms of `text`, in order, repeats kept, joined by spaces."""
+    return " ".join(map(_word_terms, _WORD.findall(_flatten(text))))
+
+
+def query_terms(question: str) -> list[str]:
+    """Return a question's terms without stop words; with them if nothing else is left. Repeats dropped, order kept."""
+    words = _WORD.findall(_flatten(question))
+    chosen = [w for w in words if w.casefold() not in STOP_WORDS] or words
+    return list(dict.fromkeys(term for word in chosen for term in _word_terms(word).split()))
+
+
+def _flatten(text: str) -> str:
+    """NFKC, and without Latin, Greek or Cyrillic accents; kana voicing marks and Hangul stay."""
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
+
+
+@lru_cache(maxsize=200_000)
+def _word_terms(word: str) -> str:
+    return " ".join(_identifier_terms(word) if word.isascii() else _mixed_terms(word))
+
+
+def _identifier_terms(word: str) -> Iterator[str]:
+    whole = word.casefold()
+    yield _stem(whole)
+    if "_" in word or (not word.islower() and not word.isupper() and not word.istitle()):
+        parts = [part for part in _CAMEL.findall(word) if part]
+        if len(parts) > 1:
+            yield from (_stem(part.casefold()) for part in parts)
+
+
+def _mixed_terms(word: str) -> Iterator[str]:
+    """Split a word into runs with and without spaces between words."""
+    at = 0
+    for run in _SPACELESS.finditer(word):
+        if run.start() > at:
+            yield from _identifier_terms(word[at : run.start()])
+        yield from _spaceless_terms(run.group())
+        at = run.end()
+    if at < len(word):
+        yield from _identifier_terms(word[at:])
+
+
+def _spaceless_terms(run: str) -> Iterator[str]:
+    hangul = bool(_HANGUL.match(run))
+    if hangul or len(run) == 1:
+        yield run
+    elif not hangul:
+        yield from run
+    for left, right in zip(run, run[1:], strict=False):
+        if not (hangul and len(run) == 2):
+            yield left + right
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> object:
+    import Stemmer
+
+    return Stemmer.Stemmer("english")
+
+
+def _stem(word: str) -> str:
+    if len(word) > STEM_CHARS_MAX or not word.isascii() or not word.isalpha():
+        return word
+    return str(_stemmer().stemWord(word))  # type: ignore[attr-defined]
