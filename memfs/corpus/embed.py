@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,7 +24,11 @@ __all__ = ["DEFAULT", "Embedder", "StaticEmbedder", "load"]
 
 DEFAULT = "static"
 TEXT_CHARS_MAX = 8_000
-"""A text is embedded by its first 8,000 characters; every word of it is in the word index all the same."""
+"""A model is given a text's first 8,000 characters; every word of it is in the word index all the same."""
+STATIC_CHARS_MAX = 2_000
+"""A mean over more than some 300 words says nothing in particular."""
+WORD_CHARS_MAX = 64
+WORDS_MAX = 500_000
 
 
 class Embedder(Protocol):
@@ -56,7 +61,7 @@ def load(name: str) -> Embedder:
 
 
 class StaticEmbedder:
-    """The mean of the texts' token vectors, float16[32000, 256], made unit length. 17,000 short texts/s on 2 cores."""
+    """The mean of a text's token vectors, made unit length; each distinct word is tokenised once a process."""
 
     name = DEFAULT
     dimensions = 256
@@ -72,21 +77,32 @@ class StaticEmbedder:
             if not file.exists():
                 raise ConfigError(f"wordllama ships no {file.name}", hint="pip install 'wordllama>=0.4,<0.5'")
         self._np = np
-        self._vectors = _read_matrix(weights, self.dimensions)
+        self._vectors = _read_matrix(weights, self.dimensions).astype(np.float32)
         self._tokenizer = Tokenizer.from_file(str(vocabulary))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self._ids_of: dict[str, list[int]] = {}
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Embedder.embed`."""
         np = self._np
+        words = [[word[:WORD_CHARS_MAX] for word in text[:STATIC_CHARS_MAX].split()] for text in texts]
+        self._learn({word for some in words for word in some})
         out = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        encoded = self._tokenizer.encode_batch_fast([t[:TEXT_CHARS_MAX] for t in texts], add_special_tokens=False)
-        for row, encoding in enumerate(encoded):
-            if encoding.ids:
-                out[row] = self._vectors[encoding.ids].mean(axis=0, dtype=np.float32)
+        for row, some in zip(out, words, strict=True):
+            if some:
+                ids = list(chain.from_iterable(map(self._ids_of.__getitem__, some)))
+                self._vectors[ids].sum(axis=0, out=row)
         norms = np.linalg.norm(out, axis=1, keepdims=True)
         return np.divide(out, norms, out=out, where=norms > 0)
+
+    def _learn(self, words: set[str]) -> None:
+        """Tokenise the words not met before; start anew when there are too many."""
+        if len(self._ids_of) > WORDS_MAX:
+            self._ids_of.clear()
+        new = list(words - self._ids_of.keys())
+        encodings = self._tokenizer.encode_batch_fast(new, add_special_tokens=False)
+        self._ids_of.update(zip(new, (encoding.ids for encoding in encodings), strict=True))
 
 
 class SentenceTransformerEmbedder:

@@ -126,6 +126,17 @@ class Objects:
             raise explain(error, self.uri) from error
         return bool(found["objects"] or found["common_prefixes"])
 
+    def newest_version(self, table: str) -> int | None:
+        """Return the newest version of a Lance table by listing its manifests, without opening it; None if there is none."""
+        try:
+            pages = obstore.list(self._store, f"{table}.lance/_versions", chunk_size=1000)
+            names = [str(entry["path"]).rsplit("/", 1)[-1] for entry in next(iter(pages), [])]
+        except (oe.BaseError, OSError) as error:
+            raise explain(error, self.uri) from error
+        # Named u64 max - version, so that a store that lists in order gives the newest on its first page.
+        numbers = [int(stem) for name in names if name.endswith(".manifest") and (stem := name[:-9]).isdigit()]
+        return (1 << 64) - 1 - min(numbers) if numbers else None
+
 
 def _open(location: Location) -> Any:
     if location.is_local:

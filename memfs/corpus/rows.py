@@ -34,28 +34,28 @@ class Known:
 
 def documents_to_rows(documents: Sequence[Document], embedder: Embedder, schema: pa.Schema) -> pa.Table:
     """Return the rows of `documents`, embedded, in path order then `seq`."""
+    ordered = sorted(documents, key=lambda d: d.path)
     columns: dict[str, list[object]] = {field.name: [] for field in schema if field.name != "vector"}
-    embedded: list[str | None] = []
-    for document in sorted(documents, key=lambda d: d.path):
-        _append(columns, embedded, document)
-    made = embedder.embed([text for text in embedded if text is not None])
-    vectors = _vector_column([text is not None for text in embedded], made, embedder.dimensions)
+    for document in ordered:
+        _append(columns, document)
+    vectors = _vectors(ordered, embedder)
     arrays = [pa.array(columns[field.name], field.type) for field in schema if field.name != "vector"]
     return pa.Table.from_arrays([*arrays, vectors], schema=schema)
 
 
-def _append(columns: dict[str, list[object]], embedded: list[str | None], document: Document) -> None:
+def _append(columns: dict[str, list[object]], document: Document) -> None:
     sha256, size, key = bytes.fromhex(document.sha256()), document.size, paths.fold(document.path)
-    for seq, passage in enumerate(document.passages):
-        seen = searchable.of(document, seq)
+    start = 0
+    for seq, (passage, terms) in enumerate(zip(document.passages, searchable.terms(document), strict=True)):
         row: dict[str, object] = {
             "id": f"{document.path}#{seq}",
             "path": document.path,
             "path_key": key,
             "seq": seq,
+            "start": start,
             "body": passage.body,
-            "text": seen and seen.text,
-            "terms": seen and seen.terms,
+            "text": searchable.text(document, passage),
+            "terms": terms,
             "anchor": passage.anchor,
             "speaker": passage.speaker,
             "origin": passage.origin,
@@ -69,16 +69,26 @@ def _append(columns: dict[str, list[object]], embedded: list[str | None], docume
         }
         for name, value in row.items():
             columns[name].append(value)
-        embedded.append(seen and seen.embedded)
+        start += len(passage.body)
 
 
-def _vector_column(present: Sequence[bool], made: object, dimensions: int) -> pa.Array:
+def _vectors(documents: Sequence[Document], embedder: Embedder) -> pa.Array:
+    """Embed all documents' passages in one call; a conversation's turns are mixed with their neighbours."""
     import numpy as np
 
-    full = np.zeros((len(present), dimensions), dtype=np.float32)
-    mask = np.asarray(present, dtype=bool)
-    full[mask] = made
-    return pa.FixedSizeListArray.from_arrays(pa.array(full.ravel()), dimensions, mask=pa.array(~mask))
+    texts = [text for document in documents for text in searchable.embedded(document)]
+    mask = np.asarray([text is not None for text in texts], dtype=bool)
+    full = np.zeros((len(texts), embedder.dimensions), dtype=np.float32)
+    full[mask] = embedder.embed([text for text in texts if text is not None])
+    at = 0
+    for document in documents:
+        end = at + len(document.passages)
+        if document.kind == "transcript":
+            full[at:end] = searchable.mix(full[at:end])
+        at = end
+    # A text without a known token has no direction: no vector, rather than one that is nearest to everything.
+    mask &= full.any(axis=1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(full.ravel()), embedder.dimensions, mask=pa.array(~mask))
 
 
 def tombstones(known: Iterable[tuple[Known, int]], schema: pa.Schema) -> pa.Table:
@@ -90,6 +100,7 @@ def tombstones(known: Iterable[tuple[Known, int]], schema: pa.Schema) -> pa.Tabl
         "path": [file.path for file, _ in buried],
         "path_key": [paths.fold(file.path) for file, _ in buried],
         "seq": [seq for _, seq in buried],
+        "start": [0] * len(buried),
         "body": [b""] * len(buried),
         "kind": [TOMBSTONE] * len(buried),
         "title": [""] * len(buried),

@@ -29,6 +29,7 @@ def schema(dimensions: int, embedder: str) -> pa.Schema:
         pa.field("path", pa.string(), nullable=False),  # below memory/, NFC, has passed the path gate
         pa.field("path_key", pa.string(), nullable=False),  # paths.fold(path): equal means the same file. BTREE
         pa.field("seq", pa.int32(), nullable=False),  # 0-based order in the file
+        pa.field("start", pa.int64(), nullable=False),  # offset of the passage's first byte in the file
         pa.field("body", pa.large_binary(), nullable=False),  # the file's bytes of this passage
         pa.field("text", pa.large_string()),  # context header + body as text, no NUL; null for binary
         pa.field("terms", pa.large_string()),  # memfs.corpus.terms of it, joined by spaces. FTS

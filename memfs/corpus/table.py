@@ -21,6 +21,7 @@ from lancedb.index import FTS, BTree, IvfSq
 from lancedb.query import MatchQuery
 
 from memfs import paths
+from memfs.corpus import bootbuild, bootset
 from memfs.corpus import lease as leases
 from memfs.corpus import rows as rows_module
 from memfs.corpus.catalog import CATALOG_COLUMNS, Catalog
@@ -304,8 +305,8 @@ class Corpus:
     # -- writing -----------------------------------------------------------------
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Hold the lease for several commits; indices are folded and the newest version is read at the end."""
+    def writing(self, *, publish: bool = True) -> Iterator[None]:
+        """Hold the lease for several commits; at the end indices are folded and, with `publish`, the boot set is made."""
         if self._lease is not None:
             yield
             return
@@ -313,8 +314,11 @@ class Corpus:
             self._lease = lease
             try:
                 self.refresh()
+                before = self.version
                 yield
                 self._maintain_when_due()
+                if publish and self.version != before:
+                    bootbuild.publish(self, bootset.PUBLISHED_BYTES)
             finally:
                 self._lease = None
 
@@ -337,16 +341,15 @@ class Corpus:
             changed = [d for d in documents.values() if not _is_same(known.get(paths.fold(d.path)), d)]
             buried = [known[key] for key in map(paths.fold, doomed) if key in known and known[key].live]
             written = self._write(changed, buried, known)
-        replaced = sum(1 for d in changed if (k := known.get(paths.fold(d.path))) is not None and k.live)
-        return Commit(
-            version=self.version,
-            added=len(changed) - replaced,
-            replaced=replaced,
-            deleted=len(buried),
-            unchanged=len(documents) - len(changed),
-            passages=written,
-            refused=tuple(refused),
-        )
+        return _outcome(self.version, documents, changed, buried, known, written, refused)
+
+    def preview(self, put: Iterable[Document]) -> Commit:
+        """Return what `commit(put, skip_refused=True)` would do, without doing it; `passages` is 0."""
+        documents, refused = _gate(put, True)
+        known = self._known(documents)
+        documents = _drop_collisions(documents, known, refused, True)
+        changed = [d for d in documents.values() if not _is_same(known.get(paths.fold(d.path)), d)]
+        return _outcome(self.version, documents, changed, [], known, 0, refused)
 
     def _known(self, wanted: Iterable[str]) -> dict[str, Known]:
         keys = {paths.fold(p) for path in wanted for p in (path, *paths.ancestors(path))}
@@ -539,3 +542,18 @@ def _drop_collisions(
 def _is_same(known: Known | None, document: Document) -> bool:
     return known is not None and known.live and known.sha256 == document.sha256()
 
+
+def _outcome(
+    version: int, documents: dict[str, Document], changed: list[Document], buried: list[Known],
+    known: dict[str, Known], passages: int, refused: list[Skipped],
+) -> Commit:  # fmt: skip
+    replaced = sum(1 for d in changed if (k := known.get(paths.fold(d.path))) is not None and k.live)
+    return Commit(
+        version=version,
+        added=len(changed) - replaced,
+        replaced=replaced,
+        deleted=len(buried),
+        unchanged=len(documents) - len(changed),
+        passages=passages,
+        refused=tuple(refused),
+    )

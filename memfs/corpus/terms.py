@@ -20,13 +20,14 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-__all__ = ["ANALYZER", "analyse", "query_terms"]
+__all__ = ["ANALYZER", "analyse", "plain_words", "query_terms"]
 
 ANALYZER = 1
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w+(?:['’]\w+)?")
 _COMBINING = re.compile("[\u0300-\u036f]")
-_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+_MIXED_CASE = re.compile(r"_|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _SPACELESS = re.compile(
     "[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\U00020000-\U0003ffff]+"
@@ -35,12 +36,14 @@ _HANGUL = re.compile("[\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff]")
 STEM_CHARS_MAX = 40
 
 STOP_WORDS = frozenset(
-    "a about an and any are as at be been being but by can could did do does doing for from had has have having he her "
-    "hers him his how i if in into is it its just me my no not of on or our ours s shall she should so some such t than "
-    "that the their theirs them then there these they this those to us very was we were what when where which who whom "
-    "whose why will with would you your yours d ll m re ve don".split()
+    "a an the and or but if then else of at by for with about to from in on off over under up down out into as is are "
+    "was were be been being am do does did doing done have has had having would can could should shall might must will "
+    "not no nor so than too very just there here again also i me my mine we us our ours you your yours he him his she "
+    "her hers they them their theirs it its this that these those who whom whose which what when where why how im ive id "
+    "youre youve hes shes were theyre theyve thats whats whos dont doesnt didnt isnt arent wasnt werent havent hasnt "
+    "hadnt wont wouldnt cant couldnt shouldnt s t d ll m re ve".split()
 )
-"""Left out of questions only: stored text keeps every word, so `the who` can be found by a question of stop words."""
+"""Left out of questions only: stored text keeps every word. `may` is not among them: it is a month."""
 
 
 def analyse(text: str) -> str:
@@ -51,8 +54,13 @@ def analyse(text: str) -> str:
 def query_terms(question: str) -> list[str]:
     """Return a question's terms without stop words; with them if nothing else is left. Repeats dropped, order kept."""
     words = _WORD.findall(_flatten(question))
-    chosen = [w for w in words if w.casefold() not in STOP_WORDS] or words
+    chosen = [w for w in words if _bare(w).casefold() not in STOP_WORDS] or words
     return list(dict.fromkeys(term for word in chosen for term in _word_terms(word).split()))
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words of `text`, folded but not stemmed: to compare names."""
+    return [_bare(word).casefold() for word in _WORD.findall(_flatten(text))]
 
 
 def _flatten(text: str) -> str:
@@ -63,17 +71,25 @@ def _flatten(text: str) -> str:
     return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
 
 
+def _bare(word: str) -> str:
+    """Drop a possessive, close other apostrophes: `Ann's` is `Ann`, `don't` is `dont`."""
+    if "'" not in word and "’" not in word:
+        return word
+    return re.sub(r"['’][sS]$", "", word).replace("'", "").replace("’", "")
+
+
 @lru_cache(maxsize=200_000)
 def _word_terms(word: str) -> str:
-    return " ".join(_identifier_terms(word) if word.isascii() else _mixed_terms(word))
+    bare = _bare(word)
+    return " ".join(_identifier_terms(bare) if bare.isascii() else _mixed_terms(bare))
 
 
 def _identifier_terms(word: str) -> Iterator[str]:
     whole = word.casefold()
     yield _stem(whole)
-    if "_" in word or (not word.islower() and not word.isupper() and not word.istitle()):
-        parts = [part for part in _CAMEL.findall(word) if part]
-        if len(parts) > 1:
+    if _MIXED_CASE.search(word):
+        parts = _CAMEL.findall(word)
+        if len(parts) > 1 or (parts and parts[0] != word):
             yield from (_stem(part.casefold()) for part in parts)
 
 

@@ -1,0 +1,230 @@
+"""memfs boot: lay the initial map of a corpus into a folder, in one GET.
+
+Needs neither lancedb nor pyarrow unless a larger map than the published one is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from memfs.corpus import bootset
+from memfs.corpus.bootset import BootFile, BootSet, LeftOut
+from memfs.corpus.location import Location, parse
+from memfs.corpus.objects import Objects
+from memfs.errors import MemfsError, NotACorpusError, NotFoundError, UnreachableError
+from memfs.workset.apply import apply
+from memfs.workset.cache import BootCopy, HostCache
+from memfs.workset.plan import Action, Plan, Step, Wanted, diff
+from memfs.workset.tree import Tree, read_mark
+
+__all__ = ["Receipt", "boot"]
+
+TABLE = "passages"
+BUDGET_REASON = "over the budget that was asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a boot did: what is here, how much exists, what was left out and why."""
+
+    corpus: str
+    corpus_version: int
+    """Of the map."""
+    newest_version: int | None
+    """Of the corpus, None if it could not be asked; larger than `corpus_version` where a map is out of date."""
+    tree: str
+    files_here: int
+    """Of the map, on disk now (written, or there already)."""
+    bytes_here: int
+    files_written: int
+    total_files: int
+    total_bytes: int
+    left_out: tuple[LeftOut, ...]
+    kept: tuple[Step, ...]
+    """Local files that the map would have replaced: yours are kept."""
+    refused: tuple[Step, ...]
+    offline: bool
+    """True when the store did not answer and the host's cache was used."""
+    from_cache: bool
+    """True when no bytes were fetched, because the host had them."""
+    dry_run: bool
+    boot_set: BootSet = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    boot_set: BootSet
+    newest: int | None
+    offline: bool
+    from_cache: bool
+
+
+def boot(
+    corpus: str,
+    tree: str,
+    *,
+    cache_dir: str,
+    state_dir: str,
+    budget_bytes: int | None = None,
+    dry_run: bool = False,
+    rebuild: bool = False,
+) -> Receipt:
+    """Lay the initial map of `corpus` into the folder `tree`; over an earlier boot it is a refresh.
+
+    Local edits are kept. With no `budget_bytes`, the map is as large as it was published.
+
+    Raises:
+        UnreachableError: the store did not answer, and this host has no copy of the map.
+        NotACorpusError, AccessError, CorruptError, DiskError, ConfigError
+    """
+    location = parse(corpus)
+    found = _find_map(location, HostCache(cache_dir), budget_bytes, rebuild)
+    chosen, left_out = _within(found.boot_set, budget_bytes)
+    wanted = list(_wanted(chosen, found.boot_set.corpus_version))
+    if dry_run:
+        plan = _dry_plan(wanted, tree, state_dir)
+        written, kept, refused = 0, plan.having(Action.EDITED, Action.CONFLICT), plan.having(Action.REFUSED)
+    else:
+        with Tree.open(tree, state_dir, corpus=location.uri) as opened:
+            plan = diff(wanted, opened)
+            done = apply(plan, opened, {file.path: file.data for file in chosen})
+            written, kept, refused = done.written, done.kept, done.refused
+            with opened.manifest.writing():
+                _remember(opened, found)
+    away = {step.wanted.path for step in (*kept, *refused)}
+    here = [file for file in chosen if file.path not in away]
+    return Receipt(
+        corpus=location.uri,
+        corpus_version=found.boot_set.corpus_version,
+        newest_version=found.newest,
+        tree=tree,
+        files_here=len(here),
+        bytes_here=sum(len(file.data) for file in here),
+        files_written=written,
+        total_files=found.boot_set.total_files,
+        total_bytes=found.boot_set.total_bytes,
+        left_out=left_out,
+        kept=kept,
+        refused=refused,
+        offline=found.offline,
+        from_cache=found.from_cache,
+        dry_run=dry_run,
+        boot_set=found.boot_set,
+    )
+
+
+def _find_map(location: Location, cache: HostCache, budget_bytes: int | None, rebuild: bool) -> _Map:
+    copy = cache.boot_copy(location.uri)
+    try:
+        objects = Objects(location)
+        newest = _Newest(objects)
+        if rebuild:
+            return _Map(_rebuild(location, None), newest.wait(), offline=False, from_cache=False)
+        data, from_cache = _fetch(objects, location, cache, copy)
+        boot_set = bootset.unpack(data)
+    except UnreachableError as error:
+        if copy is None:
+            raise UnreachableError(error.message, hint=f"{error.hint}; this host's cache has no copy of the map") from error
+        return _Map(bootset.unpack(copy.data), None, offline=True, from_cache=True)
+    except NotFoundError:
+        if not Objects(location).any_below(f"{TABLE}.lance/_versions"):
+            raise NotACorpusError(
+                f"{location.uri} is not a memfs corpus", hint=f"make one with: memfs init {location.uri}"
+            ) from None
+        return _Map(_rebuild(location, None), newest.wait(), offline=False, from_cache=False)
+    if budget_bytes is not None and _wants_more(boot_set, budget_bytes):
+        boot_set, from_cache = _rebuild(location, budget_bytes), False
+    return _Map(boot_set, newest.wait(), offline=False, from_cache=from_cache)
+
+
+class _Newest:
+    """Asks for the corpus's newest version while the boot set is on its way."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._version: int | None = None
+        self._thread = threading.Thread(target=self._ask, args=(objects,), daemon=True)
+        self._thread.start()
+
+    def _ask(self, objects: Objects) -> None:
+        try:
+            self._version = objects.newest_version(TABLE)
+        except MemfsError:
+            # Only the receipt's "newer exists" line depends on it; None says that it is not known.
+            self._version = None
+
+    def wait(self) -> int | None:
+        self._thread.join()
+        return self._version
+
+
+def _fetch(objects: Objects, location: Location, cache: HostCache, copy: BootCopy | None) -> tuple[bytes, bool]:
+    fetched = objects.read(bootset.KEY, unless_etag=copy.etag if copy else None)
+    if fetched is None:
+        assert copy is not None
+        return copy.data, True
+    cache.keep_boot(location.uri, BootCopy(fetched.data, fetched.etag))
+    return fetched.data, False
+
+
+def _wants_more(boot_set: BootSet, budget_bytes: int) -> bool:
+    """A budget above the published map's, while files were left out of it for their size."""
+    have = sum(len(file.data) for file in boot_set.files)
+    missing = any(x.reason != bootset.NOT_INDEXED for x in boot_set.left_out)
+    return missing and budget_bytes > max(have, bootset.PUBLISHED_BYTES)
+
+
+def _rebuild(location: Location, budget_bytes: int | None) -> BootSet:
+    """Make the map out of the table. Stored as the published one only when no budget was asked for."""
+    from memfs.corpus import bootbuild
+    from memfs.corpus.table import Corpus
+
+    corpus = Corpus.open(location.uri)
+    if budget_bytes is not None:
+        return bootbuild.build(corpus, budget_bytes)
+    with corpus.writing(publish=False):
+        return bootbuild.publish(corpus, bootset.PUBLISHED_BYTES)
+
+
+def _within(boot_set: BootSet, budget_bytes: int | None) -> tuple[list[BootFile], tuple[LeftOut, ...]]:
+    if budget_bytes is None:
+        return list(boot_set.files), boot_set.left_out
+    chosen: list[BootFile] = []
+    dropped: dict[str, list[int]] = {}
+    room = budget_bytes
+    for file in boot_set.files:
+        if len(file.data) <= room:
+            chosen.append(file)
+            room -= len(file.data)
+        else:
+            dropped.setdefault(file.path.split("/", 1)[0], []).append(len(file.data))
+    more = (LeftOut(name, len(sizes), sum(sizes), BUDGET_REASON) for name, sizes in dropped.items())
+    return chosen, (*boot_set.left_out, *more)
+
+
+def _wanted(files: list[BootFile], version: int) -> Iterator[Wanted]:
+    for file in files:
+        yield Wanted(
+            path=file.path,
+            sha256=file.sha256,
+            size=len(file.data),
+            mtime_ns=file.mtime_us * 1_000,
+            version=version,
+            why="boot",
+            pinned=True,
+            generated=file.generated,
+        )
+
+
+def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str) -> Plan:
+    if read_mark(tree) is None:
+        return diff(wanted, None)
+    with Tree.open(tree, state_dir) as opened:
+        return diff(wanted, opened)
+
+
+def _remember(tree: Tree, found: _Map) -> None:
+    tree.manifest.set_meta("boot_version", str(found.boot_set.corpus_version))
+    tree.manifest.set_meta("total_files", str(found.boot_set.total_files))
+    tree.manifest.set_meta("total_bytes", str(found.boot_set.total_bytes))

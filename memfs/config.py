@@ -1,0 +1,169 @@
+"""Settings: flags over MEMFS_* over the project's file over the user's file, resolved once into a frozen `Config`.
+
+The project's file is `.memfs.toml` or `memory/.memfs.toml` (a tree's own mark) in the
+working folder or the nearest folder above; the user's is
+`$XDG_CONFIG_HOME/memfs/config.toml`. Each value remembers where it came from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memfs.errors import ConfigError
+
+__all__ = ["Config", "Setting", "load", "parse_size"]
+
+FILE_KEYS = ("corpus", "tree", "embedder", "cache_dir", "state_dir", "budget", "index_tokens", "state")
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value and where it came from, for people."""
+
+    name: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings. `corpus` is None where nothing names one."""
+
+    corpus: str | None
+    tree: str
+    """The folder that is, or will be, `memory/`."""
+    embedder: str | None
+    """None: whatever made the corpus."""
+    cache_dir: str
+    state_dir: str
+    budget_bytes: int | None
+    """Of the initial map; None: as it was published."""
+    index_tokens: int
+    """Of the printed index, at 4 characters a token."""
+    settings: tuple[Setting, ...]
+
+    def need_corpus(self) -> str:
+        """Return the corpus URI.
+
+        Raises:
+            ConfigError: no flag, variable or file names one.
+        """
+        if self.corpus is None:
+            raise ConfigError(
+                "no corpus is named", hint="give --corpus URI, set MEMFS_CORPUS, or run this beside a booted memory/"
+            )
+        return self.corpus
+
+
+def load(flags: Mapping[str, str | None], environ: Mapping[str, str] | None = None, cwd: str | None = None) -> Config:
+    """Resolve the settings. `flags` holds what the command line gave; None and absent mean not given.
+
+    Raises:
+        ConfigError: a settings file is not TOML, has an unknown key, or a value has the wrong form.
+    """
+    env = os.environ if environ is None else environ
+    where = os.getcwd() if cwd is None else cwd
+    home = env.get("HOME") or os.path.expanduser("~")
+    layers = [
+        ("flag", {k: v for k, v in flags.items() if v is not None}),
+        ("environment", {k: env[f"MEMFS_{k.upper()}"] for k in FILE_KEYS if env.get(f"MEMFS_{k.upper()}")}),
+        *_project_layers(where, home),
+        *_file_layer(os.path.join(env.get("XDG_CONFIG_HOME") or f"{home}/.config", "memfs", "config.toml")),
+        ("default", _defaults(env, home, where)),
+    ]
+    found = {name: _first(name, layers) for name in FILE_KEYS if name != "state"}
+    value = {name: setting.value for name, setting in found.items()}
+    return Config(
+        corpus=value["corpus"] or None,
+        tree=os.path.join(where, os.path.expanduser(value["tree"])),
+        embedder=value["embedder"] or None,
+        cache_dir=os.path.join(where, os.path.expanduser(value["cache_dir"])),
+        state_dir=os.path.join(where, os.path.expanduser(value["state_dir"])),
+        budget_bytes=parse_size(value["budget"], "budget") if value["budget"] else None,
+        index_tokens=_number(value["index_tokens"], "index_tokens"),
+        settings=tuple(found.values()),
+    )
+
+
+def _first(name: str, layers: list[tuple[str, dict[str, str]]]) -> Setting:
+    for origin, values in layers:
+        if name in values:
+            return Setting(name, values[name], _origin_text(origin, name))
+    return Setting(name, "", "not set")
+
+
+def _origin_text(origin: str, name: str) -> str:
+    if origin == "flag":
+        return f"--{name.replace('_', '-')}"
+    return f"MEMFS_{name.upper()}" if origin == "environment" else origin
+
+
+def _defaults(env: Mapping[str, str], home: str, where: str) -> dict[str, str]:
+    inside = os.path.exists(os.path.join(where, ".memfs.toml"))
+    return {
+        "tree": where if inside else os.path.join(where, "memory"),
+        "cache_dir": os.path.join(env.get("XDG_CACHE_HOME") or f"{home}/.cache", "memfs"),
+        "state_dir": os.path.join(env.get("XDG_STATE_HOME") or f"{home}/.local/state", "memfs"),
+        "index_tokens": "1500",
+    }
+
+
+def _project_layers(where: str, home: str) -> list[tuple[str, dict[str, str]]]:
+    """The nearest `.memfs.toml` at or above the working folder (not above the home folder), or in `memory/` there."""
+    folder = where
+    while True:
+        for file in (os.path.join(folder, ".memfs.toml"), os.path.join(folder, "memory", ".memfs.toml")):
+            if os.path.isfile(file):
+                ((origin, values),) = _file_layer(file)
+                if "state" in values and "tree" not in values:
+                    values["tree"] = os.path.dirname(file)
+                return [(origin, values)]
+        parent = os.path.dirname(folder)
+        if parent == folder or folder == home:
+            return []
+        folder = parent
+
+
+def _file_layer(file: str) -> list[tuple[str, dict[str, str]]]:
+    if not os.path.isfile(file):
+        return []
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib
+    try:
+        with open(file, "rb") as handle:
+            values: dict[str, Any] = tomllib.load(handle)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file}: {error}", hint="mend the file, or delete it") from error
+    unknown = sorted(set(values) - set(FILE_KEYS))
+    if unknown:
+        raise ConfigError(f"{file}: unknown setting {unknown[0]!r}", hint=f"known: {', '.join(FILE_KEYS[:-1])}")
+    return [(file, {name: str(value) for name, value in values.items()})]
+
+
+def parse_size(text: str, name: str = "size") -> int:
+    """Return bytes: `2000000`, `500k`, `2MB` (powers of 1,024).
+
+    Raises:
+        ConfigError: it is no size.
+    """
+    trimmed = text.strip().lower().removesuffix("ib") if text.strip().lower().endswith("ib") else text.strip().lower()
+    digits = trimmed.rstrip("bkmg ")
+    try:
+        size = float(digits) * _UNITS[trimmed[len(digits) :].strip()]
+    except (ValueError, KeyError):
+        raise ConfigError(f"{name}: {text!r} is no size", hint="write 2000000, 500k or 2MB") from None
+    if not 0 <= size < 1 << 50:
+        raise ConfigError(f"{name}: {text!r} is out of range", hint="write 2000000, 500k or 2MB")
+    return int(size)
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ConfigError(f"{name}: {text!r} is no whole number", hint="write 1500")
+    return int(text)

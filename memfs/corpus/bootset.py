@@ -1,0 +1,209 @@
+"""The boot set: the initial map of a corpus as one object, so that a boot opens no database.
+
+`boot/current.tar.zst` is a tar that any tar reads. Its first member is `boot.json`;
+the others are the files, most wanted first. boot.json says where each file's bytes lie
+(offsets from the end of its own member), so that we read the archive by slicing: no
+tar parser, hence no link, device or `..` in a tar header can do anything.
+
+    {"format": 1, "corpus_version": 12, "made": "2026-11-30T12:00:00Z",
+     "total": {"files": 18450, "bytes": 81234567},
+     "files": [[path, size, sha256, mtime_us, offset, why, generated], ...],
+     "left_out": [[surface, files, bytes, reason], ...],
+     "index": [[path, title, date or null, size], ...]}
+
+It is derived: losing it costs a rebuild, never data. It imports neither lancedb nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memfs.errors import CorruptError
+
+__all__ = ["KEY", "BootFile", "BootSet", "IndexLine", "LeftOut", "index_text", "pack", "unpack"]
+
+KEY = "boot/current.tar.zst"
+FORMAT = 1
+BLOCK = 512
+UNPACKED_BYTES_MAX = 1 << 30
+LEVEL = 6
+PUBLISHED_BYTES = 2 << 20
+"""The size of the map that every publish makes: of files, before compression."""
+NOT_INDEXED = "not listed in the index"
+
+
+@dataclass(frozen=True, slots=True)
+class BootFile:
+    """One file of the initial map."""
+
+    path: str
+    data: bytes
+    sha256: str
+    mtime_us: int
+    """Microseconds since the epoch."""
+    why: str
+    generated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """How much of a surface (`knowledge`, `notes`, `sessions`, other) is not in the map, and why."""
+
+    surface: str
+    files: int
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLine:
+    """One line of the compact index: a file that exists, whether or not it is in the map."""
+
+    path: str
+    title: str
+    date: str | None
+    """YYYY-MM-DD of what it says, if dated."""
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class BootSet:
+    """The initial map of one corpus version."""
+
+    corpus_version: int
+    made: str
+    """ISO 8601, UTC."""
+    total_files: int
+    total_bytes: int
+    files: tuple[BootFile, ...]
+    """Most wanted first: a smaller budget takes a prefix."""
+    left_out: tuple[LeftOut, ...]
+    index: tuple[IndexLine, ...]
+    """Knowledge, then notes, then sessions; newest first in each."""
+
+
+def pack(boot_set: BootSet) -> bytes:
+    """Return the archive's bytes."""
+    import tarfile
+
+    import zstandard
+
+    payload = io.BytesIO()
+    rows = []
+    with tarfile.open(fileobj=payload, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for file in boot_set.files:
+            info = tarfile.TarInfo(file.path)
+            info.size, info.mtime = len(file.data), file.mtime_us // 1_000_000
+            tar.addfile(info, io.BytesIO(file.data))
+            at = payload.tell() - -(-len(file.data) // BLOCK) * BLOCK
+            rows.append([file.path, len(file.data), file.sha256, file.mtime_us, at, file.why, int(file.generated)])
+    head = {
+        "format": FORMAT,
+        "corpus_version": boot_set.corpus_version,
+        "made": boot_set.made,
+        "total": {"files": boot_set.total_files, "bytes": boot_set.total_bytes},
+        "files": rows,
+        "left_out": [[x.surface, x.files, x.bytes, x.reason] for x in boot_set.left_out],
+        "index": [[x.path, x.title, x.date, x.size] for x in boot_set.index],
+    }
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    first = tarfile.TarInfo("boot.json")
+    first.size = len(text)
+    whole = first.tobuf(tarfile.USTAR_FORMAT) + text + bytes(-len(text) % BLOCK) + payload.getvalue()
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(whole)
+
+
+def unpack(archive: bytes) -> BootSet:
+    """Return the boot set in `archive`. File hashes are for the writer of the files to check, once.
+
+    Raises:
+        CorruptError: damaged, or made by a newer memfs.
+    """
+    import zstandard
+
+    try:
+        whole = zstandard.ZstdDecompressor().decompress(archive, max_output_size=UNPACKED_BYTES_MAX)
+        json_bytes = int(whole[124:135], 8)
+        head = json.loads(whole[BLOCK : BLOCK + json_bytes])
+        if head["format"] > FORMAT:
+            raise CorruptError("the boot set was made by a newer memfs", hint="pip install -U agent-memfs")
+        payload = memoryview(whole)[BLOCK + -(-json_bytes // BLOCK) * BLOCK :]
+        return _from_head(head, payload)
+    except (zstandard.ZstdError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise CorruptError(
+            "the boot set is damaged", hint="rebuild it with: memfs boot --rebuild (no data is lost)"
+        ) from error
+
+
+def _from_head(head: dict[str, Any], payload: memoryview) -> BootSet:
+    return BootSet(
+        corpus_version=int(head["corpus_version"]),
+        made=str(head["made"]),
+        total_files=int(head["total"]["files"]),
+        total_bytes=int(head["total"]["bytes"]),
+        files=tuple(
+            BootFile(path, bytes(payload[at : at + size]), sha256, mtime_us, why, bool(generated))
+            for path, size, sha256, mtime_us, at, why, generated in head["files"]
+        ),
+        left_out=tuple(LeftOut(*row) for row in head["left_out"]),
+        index=tuple(IndexLine(*row) for row in head["index"]),
+    )
+
+
+def index_text(boot_set: BootSet, budget_tokens: int, tree: str = "memory") -> str:
+    """Return the compact index that a platform puts in front of the first user message.
+
+    Lines are taken in turn from knowledge, notes and sessions, newest first, until
+    `budget_tokens` (4 characters a token); what is not listed is counted, per surface.
+    """
+    head = (
+        f"# Memory index ({boot_set.made[:10]}, corpus version {boot_set.corpus_version})\n"
+        f"{boot_set.total_files:,} files are remembered; the newest lie under {tree}/. "
+        f'Missing something? Run: memfs fetch "question"\n'
+    )
+    surfaces = _by_surface(boot_set.index)
+    chosen = _choose(surfaces, budget_tokens * 4 - len(head) - 60 * len(surfaces))
+    parts = [head]
+    for surface, lines in surfaces.items():
+        parts.append(f"\n## {surface}\n")
+        parts += [_line(x) for x in lines[: chosen[surface]]]
+        rest = len(lines) - chosen[surface] + _unlisted(boot_set, surface)
+        if rest:
+            parts.append(f"- … {rest:,} more, older: memfs ls {surface}\n")
+    return "".join(parts)
+
+
+def _by_surface(index: Sequence[IndexLine]) -> dict[str, list[IndexLine]]:
+    surfaces: dict[str, list[IndexLine]] = {}
+    for line in index:
+        surfaces.setdefault(line.path.split("/", 1)[0], []).append(line)
+    return surfaces
+
+
+def _line(line: IndexLine) -> str:
+    return f"- {line.date + ' ' if line.date else ''}{line.title} — {line.path}\n"
+
+
+def _choose(surfaces: dict[str, list[IndexLine]], chars: int) -> dict[str, int]:
+    """Deal lines out in rounds, so that one long surface cannot crowd the others out."""
+    chosen = dict.fromkeys(surfaces, 0)
+    open_surfaces = list(surfaces)
+    while open_surfaces:
+        for surface in list(open_surfaces):
+            lines = surfaces[surface]
+            size = len(_line(lines[chosen[surface]])) if chosen[surface] < len(lines) else chars + 1
+            if size > chars:
+                open_surfaces.remove(surface)
+                continue
+            chosen[surface] += 1
+            chars -= size
+    return chosen
+
+
+def _unlisted(boot_set: BootSet, surface: str) -> int:
+    """Files of a surface that did not even get an index line when the boot set was made."""
+    return next((x.files for x in boot_set.left_out if x.surface == surface and x.reason == NOT_INDEXED), 0)

@@ -1,0 +1,81 @@
+"""memfs export: every file of the corpus, byte for byte, into an ordinary folder that memfs then forgets about."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from memfs import paths
+from memfs.corpus.records import FileBytes, FileInfo
+from memfs.corpus.table import Corpus
+from memfs.errors import DiskError, InputError
+
+__all__ = ["Exported", "export"]
+
+BATCH_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    files: int
+    bytes: int
+    folder: str
+    version: int
+
+
+def export(
+    corpus: Corpus, folder: str, *, under: str = "", dry_run: bool = False,
+    progress: Callable[[int, int], None] = lambda files, bytes: None,
+) -> Exported:  # fmt: skip
+    """Write all files below `under` into `folder`, which must be empty or absent, under the same relative paths.
+
+    Raises:
+        InputError: `folder` exists and is not empty.
+        DiskError: the disk is full or refuses.
+    """
+    if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise InputError(f"{folder} is not an empty folder", hint="export into a new folder; nothing there is touched")
+    prefix = paths.prefix(under)
+    files = size = 0
+    for batch in _batches(corpus.files(prefix)):
+        files, size = files + len(batch), size + sum(info.size for info in batch)
+        if not dry_run:
+            for file in corpus.read([info.path for info in batch]).values():
+                _write(folder, file.path[len(prefix) :], file)
+        progress(files, size)
+    if not dry_run:
+        os.makedirs(folder, exist_ok=True)
+    return Exported(files, size, folder, corpus.version)
+
+
+def _batches(infos: Iterator[FileInfo]) -> Iterator[list[FileInfo]]:
+    batch: list[FileInfo] = []
+    size = 0
+    for info in infos:
+        batch.append(info)
+        size += info.size
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _write(folder: str, relative: str, file: FileBytes) -> None:
+    place = paths.joined(folder, relative)
+    temporary = f"{place}.{secrets.token_hex(4)}.tmp" if len(os.path.basename(place)) < 200 else os.path.join(folder, f".memfs-{secrets.token_hex(4)}.tmp")
+    try:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(temporary, "xb") as handle:
+            handle.write(file.data)
+        micros = int(file.mtime.timestamp() * 1_000_000)
+        os.utime(temporary, ns=(micros * 1_000, micros * 1_000))
+        os.replace(temporary, place)
+    except OSError as error:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise DiskError(f"{folder}: {error.strerror}", hint="make room or choose another folder, and export again") from error

@@ -1,0 +1,162 @@
+"""memfs fetch: ask in words; get a cited synthesis at once and the supporting files in the tree, in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memfs.corpus.catalog import Place
+from memfs.corpus.table import Corpus, Scope
+from memfs.errors import InputError
+from memfs.recall import synthesis
+from memfs.recall.evidence import Evidence
+from memfs.recall.rank import Ranked, rank, with_text
+from memfs.recall.relevance import is_relevant
+from memfs.workset.apply import Applied, apply
+from memfs.workset.cache import HostCache
+from memfs.workset.gather import gather
+from memfs.workset.plan import Action, Step, Wanted, diff
+from memfs.workset.tree import Tree
+
+__all__ = ["Answer", "Coverage", "LaidFile", "fetch", "recall"]
+
+K = 10
+BUDGET_TOKENS = 2_000
+FILES_MAX = 20
+FILE_BYTES_MAX = 4 << 20
+"""A larger file is cited, its passages shown, and left for `memfs get`."""
+QUESTION_CHARS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the corpus the answer had to look at, and how much of it is on disk now."""
+
+    corpus_version: int
+    files_total: int
+    passages_total: int
+    files_here: int
+    """In the tree after this fetch; 0 without a tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaidFile:
+    """What became of one supporting file: `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `too large`."""
+
+    path: str
+    size: int
+    outcome: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known about the question. `synthesis` is "" and `evidence` empty when nothing relevant was found."""
+
+    question: str
+    synthesis: str
+    evidence: tuple[Evidence, ...]
+    shown: int
+    """How many of the evidence passages fitted into the synthesis."""
+    files: tuple[LaidFile, ...]
+    coverage: Coverage
+    dry_run: bool = False
+
+    @property
+    def found(self) -> bool:
+        """True if anything relevant was found."""
+        return bool(self.evidence)
+
+
+def recall(corpus: Corpus, question: str, *, k: int = K, scope: Scope = Scope()) -> list[Evidence]:
+    """Return the `k` best passages, best first; [] when nothing relevant was found. Writes nothing.
+
+    Raises:
+        InputError: the question is empty, or `k` is not positive.
+    """
+    ranked = _relevant(corpus, question, k, scope)
+    rows = corpus.read_rows([r.place.row_id for r in ranked], ["body"])
+    return with_text(ranked, [row["body"] for row in rows])
+
+
+def fetch(
+    corpus: Corpus,
+    question: str,
+    *,
+    tree: Tree | None,
+    cache: HostCache | None,
+    k: int = K,
+    budget_tokens: int = BUDGET_TOKENS,
+    scope: Scope = Scope(),
+    dry_run: bool = False,
+) -> Answer:
+    """Answer from the corpus, and lay the files that hold the evidence into `tree` (None: only answer).
+
+    Raises:
+        InputError: the question is empty, or `k` or the budget is not positive.
+    """
+    if budget_tokens < 1:
+        raise InputError("the token budget must be positive", hint="leave --budget-tokens out for 2,000")
+    ranked = _relevant(corpus, question, k, scope)
+    small = _files(r.place for r in ranked if r.place.file_size <= FILE_BYTES_MAX)
+    contents = gather(corpus, ((p.path, p.sha256) for p in small), cache)
+    evidence = with_text(ranked, _bodies(corpus, ranked, contents))
+    text, shown = synthesis.extract(evidence, budget_tokens)
+    laid = _lay(corpus, question, small[:FILES_MAX], contents, tree, dry_run)
+    large = _files(r.place for r in ranked if r.place.file_size > FILE_BYTES_MAX)
+    laid += [LaidFile(p.path, p.file_size, "too large", f"over {FILE_BYTES_MAX >> 20} MiB: memfs get it by name") for p in large]
+    return Answer(question, text, tuple(evidence), shown, tuple(laid), _coverage(corpus, tree), dry_run)
+
+
+def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranked]:
+    if not question.strip():
+        raise InputError("the question is empty", hint='ask in words: memfs fetch "which database do we use?"')
+    if len(question) > QUESTION_CHARS_MAX:
+        raise InputError(f"the question is longer than {QUESTION_CHARS_MAX:,} characters", hint="ask in a sentence or two")
+    if k < 1:
+        raise InputError("k must be positive", hint="leave -k out for 10")
+    ranked = rank(corpus, question, scope)
+    return ranked[:k] if is_relevant(ranked) else []
+
+
+def _files(places: object) -> list[Place]:
+    """One place a file, in rank order."""
+    return list({place.path: place for place in reversed(list(places))}.values())[::-1]  # type: ignore[call-overload]
+
+
+def _bodies(corpus: Corpus, ranked: Sequence[Ranked], contents: dict[str, bytes]) -> list[bytes]:
+    """Cut the passages out of the files at hand; those of files too large to bring are read by row."""
+    away = [r.place.row_id for r in ranked if r.place.path not in contents]
+    read = {i: row["body"] for i, row in zip(away, corpus.read_rows(away, ["body"]), strict=True)}
+    return [
+        read[r.place.row_id] if r.place.row_id in read else contents[r.place.path][r.place.start : r.place.end]
+        for r in ranked
+    ]
+
+
+def _lay(
+    corpus: Corpus, question: str, places: Sequence[Place], contents: dict[str, bytes], tree: Tree | None, dry_run: bool
+) -> list[LaidFile]:
+    why = f"fetch: {' '.join(question.split())[:200]}"
+    plan = diff((_wanted(place, corpus.version, why) for place in places), tree)
+    outcomes = {step.wanted.path: _outcome(step) for step in plan.steps}
+    if tree is not None and not dry_run:
+        done: Applied = apply(plan, tree, contents)
+        outcomes |= {step.wanted.path: _outcome(step) for step in (*done.kept, *done.refused)}
+    return [outcomes[place.path] for place in places]
+
+
+def _outcome(step: Step) -> LaidFile:
+    name = "present" if step.action is Action.ADOPT else step.action.value
+    return LaidFile(step.wanted.path, step.wanted.size, name, step.reason)
+
+
+def _wanted(place: Place, version: int, why: str) -> Wanted:
+    mtime_ns = int(place.mtime.timestamp() * 1_000_000) * 1_000
+    return Wanted(place.path, place.sha256, place.file_size, mtime_ns, version, why)
+
+
+def _coverage(corpus: Corpus, tree: Tree | None) -> Coverage:
+    catalog = corpus.catalog()
+    here = 0 if tree is None else sum(1 for _ in tree.files())
+    return Coverage(corpus.version, catalog.file_count, len(catalog), here)

@@ -1,0 +1,76 @@
+"""memfs get: lay files into the tree by name, or a whole folder of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memfs import paths
+from memfs.corpus.records import FileInfo
+from memfs.corpus.table import Corpus
+from memfs.errors import InputError, NotFoundError
+from memfs.workset.apply import Applied, apply
+from memfs.workset.cache import HostCache
+from memfs.workset.gather import gather
+from memfs.workset.plan import Plan, Wanted, diff
+from memfs.workset.tree import Tree
+
+__all__ = ["get"]
+
+BATCH_BYTES = 64 << 20
+
+
+def get(
+    corpus: Corpus, names: Sequence[str], *, tree: Tree, cache: HostCache | None, dry_run: bool = False
+) -> tuple[Plan, Applied]:
+    """Materialise the files and folders named; `notes/` and `notes` are a folder, `.` is everything.
+
+    Raises:
+        NotFoundError: a name is neither a file nor a folder of the corpus; nothing is written then.
+    """
+    if not names:
+        raise InputError("no name is given", hint="memfs get notes/today.md, or a folder: memfs get notes/")
+    infos = _resolve(corpus, names)
+    plan = diff((_wanted(info, corpus.version) for info in infos.values()), tree)
+    done = Applied(0, 0, (), ())
+    if not dry_run:
+        for part in _parts(plan):
+            contents = gather(corpus, ((w.path, w.sha256) for w in part.needed()), cache)
+            done = _sum(done, apply(part, tree, contents))
+    return plan, done
+
+
+def _resolve(corpus: Corpus, names: Sequence[str]) -> dict[str, FileInfo]:
+    cleaned = [paths.prefix(name) for name in names]
+    exact = corpus.find([name.rstrip("/") for name in cleaned if name])
+    infos: dict[str, FileInfo] = {}
+    for asked, folder in zip(names, cleaned, strict=True):
+        if folder.rstrip("/") in exact and not asked.endswith("/"):
+            infos[folder.rstrip("/")] = exact[folder.rstrip("/")]
+            continue
+        below = {info.path: info for info in corpus.files(folder)}
+        if not below:
+            raise NotFoundError(f"{asked}: no such file or folder in the corpus", hint="look with: memfs ls --remote")
+        infos |= below
+    return infos
+
+
+def _wanted(info: FileInfo, version: int) -> Wanted:
+    return Wanted(info.path, info.sha256, info.size, int(info.mtime.timestamp() * 1_000_000) * 1_000, version, "get")
+
+
+def _parts(plan: Plan) -> list[Plan]:
+    """Cut a plan so that the bytes of one part fit in memory."""
+    parts, steps, size = [], [], 0
+    for step in plan.steps:
+        steps.append(step)
+        size += step.wanted.size
+        if size >= BATCH_BYTES:
+            parts.append(Plan(tuple(steps)))
+            steps, size = [], 0
+    return [*parts, Plan(tuple(steps))]
+
+
+def _sum(one: Applied, two: Applied) -> Applied:
+    return Applied(
+        one.written + two.written, one.bytes_written + two.bytes_written, one.kept + two.kept, one.refused + two.refused
+    )

@@ -1,0 +1,46 @@
+"""memfs ls: what exists, here and in the corpus. A file that is not here has no placeholder; this is where it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from memfs import paths
+from memfs.corpus.table import Corpus
+from memfs.workset.tree import Tree
+
+__all__ = ["Listed", "ls"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One file. `where`: `both`, `corpus` (not on disk) or `local` (on disk only)."""
+
+    path: str
+    size: int
+    mtime: datetime
+    where: str
+    title: str
+
+
+def ls(corpus: Corpus | None, tree: Tree | None, path: str = "") -> Iterator[Listed]:
+    """Yield the files at or below `path`, sorted by path; without `corpus` those on disk, without `tree` those stored."""
+    folder = paths.prefix(path)
+    here = {} if tree is None else {p: seen for p, seen in tree.files() if p.startswith(folder) or p == folder[:-1]}
+    stored = {} if corpus is None else {info.path: info for info in _stored(corpus, folder)}
+    for name in sorted(here.keys() | stored.keys()):
+        info, seen = stored.get(name), here.get(name)
+        if info is None:
+            assert seen is not None
+            mtime = datetime.fromtimestamp(seen.mtime_ns / 1e9, tz=timezone.utc)
+            yield Listed(name, seen.size, mtime, "local", "")
+        else:
+            yield Listed(name, info.size, info.mtime, "both" if seen else "corpus", info.title)
+
+
+def _stored(corpus: Corpus, folder: str) -> Iterator:  # type: ignore[type-arg]
+    found = corpus.find([folder[:-1]]) if folder else {}
+    yield from found.values()
+    if not found:
+        yield from corpus.files(folder)

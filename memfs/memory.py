@@ -1,0 +1,115 @@
+"""The Python surface: one object for a corpus and all that can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from memfs.boot import Receipt
+from memfs.boot import boot as boot_verb
+from memfs.config import Config, load
+from memfs.corpus.location import parse
+from memfs.corpus.records import Commit, Document, FileInfo
+
+if TYPE_CHECKING:
+    from memfs.add import Added
+    from memfs.corpus.table import Corpus, Scope
+    from memfs.fetch import Answer
+    from memfs.recall.evidence import Evidence
+
+__all__ = ["Memory", "connect", "create"]
+
+
+def connect(uri: str) -> Memory:
+    """Return the memory at `uri`; the corpus itself is opened when first needed."""
+    return Memory(load({"corpus": parse(uri).uri}))
+
+
+def create(uri: str, *, embedder: str = "static") -> Memory:
+    """Make an empty corpus at `uri` and return its memory.
+
+    Raises:
+        ConflictError: there already is one.
+    """
+    from memfs.corpus.table import Corpus
+
+    memory = connect(uri)
+    memory.__dict__["corpus"] = Corpus.create(uri, embedder=embedder)
+    return memory
+
+
+class Memory:
+    """A corpus, this host's cache, and the trees that are laid from it."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The corpus at the version it was opened; `refresh()` moves it to the newest."""
+        from memfs.corpus.table import Corpus
+
+        return Corpus.open(self.config.need_corpus(), embedder=self.config.embedder)
+
+    def add(self, *sources: str, format: str = "auto", surface: str | None = None, under: str = "") -> Added:
+        """Store what the sources hold; see `memfs add`."""
+        from memfs.add import add
+
+        return add(self.corpus, sources, format=format, surface=surface, under=under)
+
+    def commit(self, put: Iterable[Document] = (), delete: Iterable[str] = ()) -> Commit:
+        """Publish a set of files in one atomic commit."""
+        return self.corpus.commit(put, delete)
+
+    def boot(self, directory: str | None = None, *, budget_bytes: int | None = None) -> Receipt:
+        """Lay the initial map into `directory` (default: ./memory)."""
+        return boot_verb(
+            self.config.need_corpus(),
+            directory or self.config.tree,
+            cache_dir=self.config.cache_dir,
+            state_dir=self.config.state_dir,
+            budget_bytes=budget_bytes,
+        )
+
+    def recall(
+        self, question: str, *, k: int = 10, under: str = "", since: datetime | None = None, until: datetime | None = None
+    ) -> list[Evidence]:
+        """Return the `k` best passages, best first; nothing is written."""
+        from memfs.fetch import recall
+
+        return recall(self.corpus, question, k=k, scope=_scope(under, since, until))
+
+    def fetch(
+        self, question: str, *, directory: str | None = None, k: int = 10, budget_tokens: int = 2_000,
+        under: str = "", since: datetime | None = None, until: datetime | None = None,
+    ) -> Answer:  # fmt: skip
+        """Answer with citations, and lay the supporting files into the tree at `directory` (default: ./memory)."""
+        from memfs.fetch import fetch
+        from memfs.workset.cache import HostCache
+        from memfs.workset.tree import Tree
+
+        root = directory or self.config.tree
+        with Tree.open(root, self.config.state_dir, corpus=self.corpus.uri) as tree:
+            return fetch(
+                self.corpus, question, tree=tree, cache=HostCache(self.config.cache_dir), k=k,
+                budget_tokens=budget_tokens, scope=_scope(under, since, until),
+            )  # fmt: skip
+
+    def files(self, under: str = "") -> Iterator[FileInfo]:
+        """Yield what the corpus holds below the folder `under`, sorted by path."""
+        from memfs import paths
+
+        return self.corpus.files(paths.prefix(under))
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """Return the whole files at `paths`; those that do not exist are left out."""
+        return {path: file.data for path, file in self.corpus.read(paths).items()}
+
+
+def _scope(under: str, since: datetime | None, until: datetime | None) -> Scope:
+    from memfs import paths
+    from memfs.corpus.table import Scope
+
+    return Scope(paths.prefix(under), since, until)

@@ -1,0 +1,33 @@
+"""A ranked passage, as the Memory Agent gives it: where it stands, what it says, when and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+__all__ = ["Evidence"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One passage that bears on the question."""
+
+    path: str
+    anchor: str | None
+    """`t12` for turn 12, a heading slug in a page."""
+    origin: str | None
+    """The source's own id: a `dia_id`, a message uuid."""
+    score: float
+    """Larger is better; comparable within one answer only."""
+    event_time: datetime | None
+    """UTC; when what it says happened."""
+    speaker: str | None
+    title: str
+    """Of the file."""
+    text: str
+    """The passage as it stands in the file."""
+
+    @property
+    def citation(self) -> str:
+        """`path#anchor`, or `path`."""
+        return f"{self.path}#{self.anchor}" if self.anchor else self.path

@@ -1,0 +1,180 @@
+"""What commands print: text for people and agents on one side, plain JSON values on the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from memfs.corpus.bootset import NOT_INDEXED, BootSet
+
+if TYPE_CHECKING:
+    from memfs.add import Added
+    from memfs.boot import Receipt
+    from memfs.corpus.records import Skipped
+    from memfs.fetch import Answer, LaidFile
+    from memfs.ls import Listed
+    from memfs.status import Status
+    from memfs.workset.plan import Step
+
+__all__ = ["added_text", "answer_text", "jsonable", "listed_text", "receipt_text", "size_text", "status_text", "steps_text"]
+
+LINES_MAX = 20
+"""Of any list of names; the rest is counted."""
+
+
+def jsonable(value: Any) -> Any:
+    """Return a dataclass, or a collection of them, as JSON values: times as ISO 8601 UTC, boot sets left out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        found = {name: jsonable(item) for name, item in fields if not isinstance(item, BootSet)}
+        citation = getattr(value, "citation", None)
+        return {"citation": citation, **found} if citation else found
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    return value
+
+
+def size_text(size: int) -> str:
+    """Return bytes as people read them: `4.1 MB`."""
+    number = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError
+
+
+def receipt_text(receipt: Receipt) -> str:
+    """Return the load receipt."""
+    return "\n".join(_receipt_lines(receipt))
+
+
+def _receipt_lines(receipt: Receipt) -> Iterator[str]:
+    verb = "would lie" if receipt.dry_run else "are here"
+    newest = receipt.newest_version
+    behind = newest is not None and newest > receipt.corpus_version
+    version = f"corpus version {receipt.corpus_version}" + (f" (newest: {newest})" if behind else "")
+    yield (
+        f"{receipt.tree}: {receipt.files_here:,} of {receipt.total_files:,} files {verb}, "
+        f"{size_text(receipt.bytes_here)} of {size_text(receipt.total_bytes)}; {version}"
+    )
+    if receipt.offline:
+        yield "offline: the corpus did not answer; this is the copy that this host fetched last"
+    if behind:
+        yield "the map is older than the corpus (a publish was cut short): memfs boot --rebuild mends it; fetch sees all"
+    if not receipt.dry_run:
+        source = "nothing fetched, this host had it" if receipt.from_cache else "one GET"
+        yield f"written: {receipt.files_written:,} ({source})"
+    for left in receipt.left_out:
+        if left.reason != NOT_INDEXED:
+            yield f"left out: {left.files:,} files of {left.surface}/, {size_text(left.bytes)}: {left.reason}"
+    yield from steps_text("kept", receipt.kept)
+    yield from steps_text("refused", receipt.refused)
+    if receipt.files_here < receipt.total_files:
+        yield 'what is not here: memfs fetch "question", memfs ls --remote, memfs get PATH'
+
+
+def steps_text(title: str, steps: Sequence[Step]) -> Iterator[str]:
+    """Yield a line a step, the rest counted."""
+    yield from _some(f"{title}: {step.wanted.path}: {step.reason}" for step in steps)
+
+
+def _some(lines: Iterable[str], most: int = LINES_MAX) -> Iterator[str]:
+    rest = 0
+    for at, line in enumerate(lines):
+        if at < most:
+            yield line
+        else:
+            rest += 1
+    if rest:
+        yield f"… and {rest:,} more"
+
+
+def added_text(added: Added) -> str:
+    """Return the summary of an add."""
+    return "\n".join(_added_lines(added))
+
+
+def _added_lines(added: Added) -> Iterator[str]:
+    changed = added.added + added.replaced
+    would = "would be " if added.dry_run else ""
+    if changed == 0 and added.unchanged:
+        yield f"nothing changed: all {added.unchanged:,} files are in the corpus already (version {added.version})"
+    else:
+        rate = f", {added.passages / added.seconds:,.0f} passages/s" if added.passages and added.seconds > 1 else ""
+        yield (
+            f"{added.sources:,} sources read: {would}{added.added:,} files added, {added.replaced:,} replaced, "
+            f"{added.unchanged:,} unchanged; {added.passages:,} passages, {size_text(added.bytes)}, "
+            f"{added.seconds:.1f} s{rate}; corpus version {added.version}"
+        )
+    if added.skipped_count:
+        yield f"skipped: {added.skipped_count:,}"
+        yield from (f"  {line}" for line in _some(map(_skipped_line, added.skipped)))
+
+
+def _skipped_line(item: Skipped) -> str:
+    return f"{item.name!r}: {item.reason}" if not item.name.isprintable() else f"{item.name}: {item.reason}"
+
+
+def answer_text(answer: Answer) -> str:
+    """Return the synthesis, the files and the coverage line."""
+    return "\n".join(_answer_lines(answer))
+
+
+def _answer_lines(answer: Answer) -> Iterator[str]:
+    if not answer.found:
+        yield f"Nothing relevant found for: {answer.question}"
+        yield _coverage_line(answer)
+        return
+    yield answer.synthesis
+    if answer.shown < len(answer.evidence):
+        rest = answer.evidence[answer.shown :]
+        yield f"\nbeyond the token budget: {', '.join(e.citation for e in rest[:LINES_MAX])}"
+    yield "\nfiles:"
+    yield from (f"  {line}" for line in map(_file_line, answer.files))
+    yield _coverage_line(answer)
+
+
+def _file_line(file: LaidFile) -> str:
+    said = {"write": "here now", "replace": "here now, newer", "present": "was here"}.get(file.outcome, file.outcome)
+    return f"{file.path} ({size_text(file.size)}, {said}{': ' + file.reason if file.reason else ''})"
+
+
+def _coverage_line(answer: Answer) -> str:
+    cover = answer.coverage
+    here = f"{cover.files_here:,} files are here; " if cover.files_here else ""
+    dry = " (dry run: nothing written)" if answer.dry_run else ""
+    return (
+        f"coverage: {here}searched all {cover.passages_total:,} passages of {cover.files_total:,} files, "
+        f"corpus version {cover.corpus_version}{dry}"
+    )
+
+
+def listed_text(item: Listed) -> str:
+    """Return one line of a listing."""
+    mark = {"both": " ", "corpus": "-", "local": "+"}[item.where]
+    title = f"  {item.title}" if item.title and item.title != item.path.rsplit("/", 1)[-1] else ""
+    return f"{mark} {item.size:>10,} {item.mtime:%Y-%m-%d} {item.path}{title}"
+
+
+def status_text(status: Status) -> str:
+    """Return a tree's state."""
+    return "\n".join(_status_lines(status))
+
+
+def _status_lines(status: Status) -> Iterator[str]:
+    yield f"{status.tree}: {status.files_here:,} of {status.files_total:,} files are here"
+    yield f"corpus {status.corpus}, version {status.corpus_version} at the last boot"
+    yield (
+        f"{status.clean:,} clean, {len(status.modified):,} modified, {len(status.new):,} new, "
+        f"{len(status.deleted):,} deleted"
+    )
+    for title, names in (("modified", status.modified), ("new", status.new), ("deleted", status.deleted)):
+        yield from _some((f"  {title}: {name}" for name in names), 100)

@@ -1,0 +1,177 @@
+"""The manifest: for each file that memfs laid into a tree, what it was when it was laid.
+
+An SQLite file outside the tree, `<state>/<id>/manifest.sqlite`. `memory/.memfs.toml`
+holds the id and the corpus. A row is written *before* the file (`pending`), and
+settled after: killed in between, the next run finds on disk either the old bytes or
+the pending ones, knows both, and takes neither for an edit.
+
+A file is *clean* when its bytes are those recorded; any other file in the tree is
+the user's, and memfs never overwrites, evicts or deletes it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from memfs.errors import CorruptError, DiskError
+
+__all__ = ["Laid", "Manifest", "Seen"]
+
+FORMAT = 1
+BUSY_TIMEOUT_S = 30
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (
+    path TEXT PRIMARY KEY,
+    sha256 TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    pinned INTEGER NOT NULL,
+    generated INTEGER NOT NULL,
+    used INTEGER NOT NULL,
+    inode INTEGER,
+    mtime_ns INTEGER,
+    ctime_ns INTEGER,
+    pending TEXT
+) WITHOUT ROWID;
+"""
+_COLUMNS = "path, sha256, size, version, why, pinned, generated, used, inode, mtime_ns, ctime_ns, pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What `lstat` said of a file: equal values mean that nobody wrote to it in between."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A file that memfs laid, or is laying (`pending` is its coming sha256)."""
+
+    path: str
+    sha256: str
+    size: int
+    version: int
+    """The corpus version that it was read from."""
+    why: str
+    """`boot`, `fetch: <question>` or `get`."""
+    pinned: bool = False
+    generated: bool = False
+    """Made by memfs for the tree (an index); no file of the corpus."""
+    used: int = 0
+    """Last use, seconds since the epoch."""
+    seen: Seen | None = None
+    pending: str | None = None
+
+
+class Manifest:
+    """The manifest of one tree. Use as a context manager; `writing()` is one transaction."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.file = os.path.join(folder, "manifest.sqlite")
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._db = sqlite3.connect(self.file, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            if self.meta("format") is None:
+                self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+                self.set_meta("format", str(FORMAT))
+        except OSError as error:
+            raise DiskError(f"{folder}: {error.strerror}", hint="set MEMFS_STATE_DIR to a folder you may write") from error
+        except sqlite3.DatabaseError as error:
+            raise _explain(error, self.file) from error
+        if int(self.meta("format") or FORMAT) > FORMAT:
+            raise CorruptError(f"{self.file} was written by a newer memfs", hint="pip install -U agent-memfs")
+
+    def __enter__(self) -> Manifest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One transaction: all of the block's writes, or none."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            raise _explain(error, self.file) from error
+
+    def meta(self, name: str) -> str | None:
+        """Return a stored setting of the tree, or None."""
+        try:
+            row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return None
+            raise
+        return None if row is None else str(row[0])
+
+    def set_meta(self, name: str, value: str) -> None:
+        """Store a setting of the tree."""
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def all(self) -> dict[str, Laid]:
+        """Return every laid file by path."""
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM files ORDER BY path")
+        return {row[0]: _laid(row) for row in rows}
+
+    def some(self, paths: Iterable[str]) -> dict[str, Laid]:
+        """Return those of the paths that were laid, by path."""
+        wanted = list(paths)
+        if len(wanted) > 2_000:
+            everything = self.all()
+            return {path: everything[path] for path in wanted if path in everything}
+        one = f"SELECT {_COLUMNS} FROM files WHERE path = ?"
+        rows = (self._db.execute(one, (path,)).fetchone() for path in wanted)
+        return {row[0]: _laid(row) for row in rows if row is not None}
+
+    def record(self, files: Iterable[Laid]) -> None:
+        """Insert or replace the rows of `files`."""
+        values = (
+            (
+                f.path, f.sha256, f.size, f.version, f.why, f.pinned, f.generated, f.used,
+                f.seen and f.seen.inode, f.seen and f.seen.mtime_ns, f.seen and f.seen.ctime_ns, f.pending,
+            )
+            for f in files
+        )  # fmt: skip
+        self._db.executemany(f"INSERT OR REPLACE INTO files ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", values)
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Drop the rows of `paths`; the files on disk are not touched."""
+        self._db.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in paths))
+
+
+def _laid(row: tuple[object, ...]) -> Laid:
+    path, sha256, size, version, why, pinned, generated, used, inode, mtime_ns, ctime_ns, pending = row
+    seen = None if inode is None else Seen(inode, size, mtime_ns, ctime_ns)  # type: ignore[arg-type]
+    return Laid(
+        path, sha256, size, version, why, bool(pinned), bool(generated), used, seen, pending  # type: ignore[arg-type]
+    )
+
+
+def _explain(error: sqlite3.DatabaseError, file: str) -> Exception:
+    text = str(error)
+    if "full" in text or "readonly" in text or "unable to open" in text or "disk I/O" in text:
+        return DiskError(f"{file}: {text}", hint="make room, or set MEMFS_STATE_DIR to a folder you may write")
+    if "locked" in text:
+        return DiskError(f"{file}: another memfs command has held it for {BUSY_TIMEOUT_S} s", hint="try again")
+    return CorruptError(f"{file}: {text}", hint="delete that file and boot again: files on disk are kept, and compared anew")

@@ -1,0 +1,130 @@
+"""Decide what laying a set of files into a tree would do. Data only: nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from memfs import paths
+from memfs.errors import PathError
+from memfs.workset.manifest import Laid, Seen
+from memfs.workset.tree import Tree
+
+__all__ = ["Action", "Plan", "Step", "Wanted", "diff", "is_clean"]
+
+
+class Action(str, Enum):
+    """What a step does, and why it may do nothing."""
+
+    WRITE = "write"
+    """Nothing lies there."""
+    REPLACE = "replace"
+    """An older version lies there, unedited."""
+    ADOPT = "adopt"
+    """The right bytes lie there, but the manifest does not know it."""
+    PRESENT = "present"
+    """It is here already."""
+    EDITED = "edited"
+    """The file was edited locally, and the corpus still has what it was edited from: the edit is kept."""
+    CONFLICT = "conflict"
+    """The file was edited, or made, locally, and the corpus has something else: the local file is kept."""
+    REFUSED = "refused"
+    """It cannot be laid; `reason` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file that should be in the tree."""
+
+    path: str
+    sha256: str
+    size: int
+    mtime_ns: int
+    version: int
+    why: str
+    pinned: bool = False
+    generated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file's decision. `seen` is what lies there now, which must still be so when the step is applied."""
+
+    wanted: Wanted
+    action: Action
+    seen: Seen | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All decisions, one a file, in path order."""
+
+    steps: tuple[Step, ...]
+
+    def having(self, *actions: Action) -> tuple[Step, ...]:
+        """Return the steps with one of `actions`."""
+        return tuple(step for step in self.steps if step.action in actions)
+
+    def needed(self) -> tuple[Wanted, ...]:
+        """Return the files whose bytes the plan writes."""
+        return tuple(step.wanted for step in self.having(Action.WRITE, Action.REPLACE))
+
+
+def diff(wanted: Iterable[Wanted], tree: Tree | None) -> Plan:
+    """Compare what should be in the tree with the manifest and the disk. `tree` is None for a folder not made yet."""
+    unique = {w.path: w for w in wanted}
+    laid = {} if tree is None else tree.manifest.some(unique)
+    refused = dict(_collisions(list(unique)))
+    return Plan(tuple(_step(unique[path], laid.get(path), tree, refused.get(path)) for path in sorted(unique)))
+
+
+def _step(wanted: Wanted, laid: Laid | None, tree: Tree | None, collision: str | None) -> Step:
+    reason = collision or _gate(wanted.path)
+    if reason:
+        return Step(wanted, Action.REFUSED, reason=reason)
+    found = None if tree is None else tree.look(wanted.path)
+    if found is None:
+        return Step(wanted, Action.WRITE)
+    if isinstance(found, str) or tree is None:
+        return Step(wanted, Action.REFUSED, reason=str(found))
+    if laid is not None and laid.pending is None and found == laid.seen:
+        same = laid.sha256 == wanted.sha256
+        return Step(wanted, Action.PRESENT if same else Action.REPLACE, found)
+    on_disk = tree.sha256(wanted.path)
+    if on_disk == wanted.sha256:
+        return Step(wanted, Action.ADOPT, found)
+    if laid is not None and on_disk in (laid.sha256, laid.pending):
+        return Step(wanted, Action.REPLACE, found)
+    if laid is not None and laid.sha256 == wanted.sha256:
+        return Step(wanted, Action.EDITED, found, "edited here; your edit is kept")
+    origin = "edited here" if laid is not None else "a file of yours lies there"
+    return Step(wanted, Action.CONFLICT, found, f"{origin}, and the corpus has another; yours is kept")
+
+
+def is_clean(tree: Tree, laid: Laid, found: Seen) -> bool:
+    """Return whether the file on disk still has the bytes that were laid."""
+    if laid.pending is None and found == laid.seen:
+        return True
+    return tree.sha256(laid.path) in (laid.sha256, laid.pending)
+
+
+def _gate(path: str) -> str:
+    try:
+        return "" if paths.check(path) == path else "is not in Unicode NFC"
+    except PathError as error:
+        return error.reason
+
+
+def _collisions(wanted: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Yield (path, reason) of those that cannot lie beside the others: a folder wins over a file, the first name wins."""
+    folders = {paths.fold(folder): folder for path in wanted for folder in paths.ancestors(path)}
+    first: dict[str, str] = {}
+    for path in sorted(wanted):
+        key = paths.fold(path)
+        other = first.setdefault(key, path)
+        if other != path:
+            yield path, f"differs only in case or Unicode form from {other!r}"
+        elif key in folders:
+            yield path, f"other files have {folders[key]!r} as their folder"

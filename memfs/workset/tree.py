@@ -1,0 +1,299 @@
+"""A local tree: its folder, its mark `.memfs.toml`, its lock, and safe access to what lies in it.
+
+Every access walks from the root's descriptor with O_NOFOLLOW, one segment at a time,
+so that a symlink planted in the tree never leads a write, a read or a hash outside it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from memfs.errors import ConfigError, DiskError, NotFoundError
+from memfs.workset.manifest import Manifest, Seen
+
+__all__ = ["MARK", "Tree", "read_mark"]
+
+MARK = ".memfs.toml"
+_ID = re.compile(r"^[0-9a-f]{16}$")
+_LINE = re.compile(r'^(corpus|state)\s*=\s*"((?:[^"\\]|\\.)*)"\s*$', re.M)
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+CHUNK_BYTES = 1 << 20
+
+
+def read_mark(root: str) -> tuple[str, str] | None:
+    """Return (corpus URI, state id) from a tree's `.memfs.toml`, or None if `root` is no memfs tree."""
+    try:
+        fd = os.open(os.path.join(root, MARK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(fd, encoding="utf-8", errors="replace") as handle:
+        found = dict(_LINE.findall(handle.read(65_536)))
+    state = found.get("state", "")
+    if "corpus" not in found or not _ID.match(state):
+        raise ConfigError(f"{root}/{MARK} is damaged", hint=f"delete {root}/{MARK} and run memfs boot again")
+    return found["corpus"].replace('\\"', '"').replace("\\\\", "\\"), state
+
+
+class Tree:
+    """A materialised tree that is open: `root` is locked against other memfs commands until `close`."""
+
+    def __init__(self, root: str, manifest: Manifest, fd: int, lock_fd: int) -> None:
+        self.root, self.manifest = root, manifest
+        self._fd, self._lock_fd = fd, lock_fd
+        self._folders: dict[str, int] = {}
+
+    @classmethod
+    @contextmanager
+    def open(cls, root: str, state_dir: str, *, corpus: str | None = None) -> Iterator[Tree]:
+        """Open the tree at `root`; with `corpus`, make it one if it is not.
+
+        Raises:
+            NotFoundError: it is no tree, and no `corpus` was given.
+            ConfigError: it belongs to another corpus, or `root` is a symlink or a file.
+        """
+        mark = read_mark(root)
+        if mark is None and corpus is None:
+            raise NotFoundError(f"{root} is not a memfs tree", hint="make one with: memfs boot")
+        if mark is not None and corpus is not None and mark[0] != corpus:
+            raise ConfigError(
+                f"{root} belongs to another corpus ({mark[0]})", hint="boot into another folder, or give that corpus"
+            )
+        fd = _open_root(root, make=corpus is not None)
+        state = mark[1] if mark else secrets.token_hex(8)
+        folder = os.path.join(state_dir, "trees", state)
+        if mark and _is_copy(folder, root):
+            state = secrets.token_hex(8)
+            folder, mark = os.path.join(state_dir, "trees", state), None
+        lock_fd = -1
+        try:
+            with Manifest(folder) as manifest:
+                lock_fd = _lock(os.path.join(folder, "lock"))
+                tree = cls(root, manifest, fd, lock_fd)
+                if mark is None or manifest.meta("root") != os.path.realpath(root):
+                    manifest.set_meta("root", os.path.realpath(root))
+                if mark is None:
+                    tree._write_mark(corpus or read_mark(root)[0], state)  # type: ignore[index]
+                try:
+                    yield tree
+                finally:
+                    tree._close_folders()
+        finally:
+            for open_fd in (fd, lock_fd):
+                if open_fd >= 0:
+                    os.close(open_fd)
+
+    def _write_mark(self, corpus: str, state: str) -> None:
+        quoted = corpus.replace("\\", "\\\\").replace('"', '\\"')
+        text = f'# A memfs working set. What it is: https://pypi.org/project/agent-memfs\ncorpus = "{quoted}"\nstate = "{state}"\n'
+        self.write("", MARK, text.encode(), None, mode=0o644)
+
+    # -- safe access ---------------------------------------------------------------
+
+    def folder(self, path: str, *, make: bool = False) -> int:
+        """Return a descriptor of the folder at the relative `path` ("" is the root); owned by the tree.
+
+        Raises:
+            FileNotFoundError: it does not exist (and not `make`).
+            NotADirectoryError: it, or a folder above it, is a file or a symlink.
+        """
+        if path == "":
+            return self._fd
+        known = self._folders.get(path)
+        if known is not None:
+            return known
+        parent, _, name = path.rpartition("/")
+        above = self.folder(parent, make=make)
+        if make:
+            try:
+                os.mkdir(name, dir_fd=above)
+            except FileExistsError:
+                pass
+        try:
+            fd = os.open(name, _FOLDER_FLAGS, dir_fd=above)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise NotADirectoryError(errno.ENOTDIR, "a file or a symlink is in the way", path) from error
+            raise
+        if len(self._folders) > 500:
+            self._close_folders()
+        self._folders[path] = fd
+        return fd
+
+    def _close_folders(self) -> None:
+        for fd in self._folders.values():
+            os.close(fd)
+        self._folders.clear()
+
+    def look(self, path: str) -> Seen | str | None:
+        """Return what lies at `path`: a `Seen` for a plain file, a reason why it can't be one, or None for nothing."""
+        parent, _, name = path.rpartition("/")
+        try:
+            status = os.lstat(name, dir_fd=self.folder(parent)) if parent else os.lstat(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            return "a file or a symlink is in the way of its folder"
+        if stat.S_ISREG(status.st_mode):
+            return Seen(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if stat.S_ISLNK(status.st_mode):
+            return "a symlink lies there"
+        return "a folder lies there" if stat.S_ISDIR(status.st_mode) else "a special file lies there"
+
+    def sha256(self, path: str) -> str:
+        """Hash the plain file at `path`."""
+        parent, _, name = path.rpartition("/")
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=self.folder(parent))
+        digest = hashlib.sha256()
+        with open(fd, "rb", buffering=0) as handle:
+            while chunk := handle.read(CHUNK_BYTES):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+    def write(self, folder: str, name: str, data: bytes, mtime_ns: int | None, *, mode: int = 0o666) -> Seen:
+        """Put a whole new file `folder/name` in place; an existing one is never overwritten.
+
+        Raises:
+            FileExistsError: something lies there.
+        """
+        return self._place(folder, name, data, mtime_ns, expected=None, mode=mode)
+
+    def replace(self, folder: str, name: str, data: bytes, mtime_ns: int, expected: Seen) -> Seen:
+        """Put new bytes over the file `folder/name` if it still is as `expected`.
+
+        Raises:
+            FileExistsError: it was written to meanwhile.
+        """
+        return self._place(folder, name, data, mtime_ns, expected=expected, mode=0o666)
+
+    def _place(
+        self, folder: str, name: str, data: bytes, mtime_ns: int | None, *, expected: Seen | None, mode: int
+    ) -> Seen:
+        fd = self.folder(folder, make=True)
+        temporary = f".memfs-{secrets.token_hex(6)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        out = os.open(temporary, flags, mode, dir_fd=fd)
+        try:
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(out, view) :]
+                if mtime_ns is not None:
+                    os.utime(out, ns=(mtime_ns, mtime_ns))
+            finally:
+                os.close(out)
+            if expected is None:
+                _link_new(temporary, name, fd)
+            else:
+                path = f"{folder}/{name}" if folder else name
+                if self.look(path) != expected:
+                    raise FileExistsError(errno.EEXIST, "changed while memfs was replacing it", path)
+                os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+                temporary = ""
+        finally:
+            if temporary:
+                _unlink(temporary, fd)
+        status = os.lstat(name, dir_fd=fd)
+        return Seen(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def remove(self, path: str, expected: Seen) -> None:
+        """Delete the file at `path` if it still is as `expected`.
+
+        Raises:
+            FileExistsError: it was written to meanwhile.
+        """
+        parent, _, name = path.rpartition("/")
+        if self.look(path) != expected:
+            raise FileExistsError(errno.EEXIST, "changed while memfs was removing it", path)
+        os.unlink(name, dir_fd=self.folder(parent))
+
+    def sweep(self, folders: set[str]) -> None:
+        """Delete temporary files that a killed run left in `folders`."""
+        for path in folders:
+            try:
+                fd = self.folder(path)
+            except OSError:
+                continue
+            for name in os.listdir(fd):
+                if name.startswith(".memfs-") and name.endswith(".tmp"):
+                    _unlink(name, fd)
+
+    def files(self) -> Iterator[tuple[str, Seen]]:
+        """Yield (path, what is seen) of every plain file in the tree, memfs's own left out; symlinks are not followed."""
+        yield from self._walk("")
+
+    def _walk(self, folder: str) -> Iterator[tuple[str, Seen]]:
+        try:
+            names = sorted(os.listdir(self.folder(folder)))
+        except OSError:
+            return
+        for name in names:
+            path = f"{folder}/{name}" if folder else name
+            if path == MARK or name.startswith(".memfs-"):
+                continue
+            found = self.look(path)
+            if isinstance(found, Seen):
+                yield path, found
+            elif found == "a folder lies there":
+                yield from self._walk(path)
+
+
+def _link_new(temporary: str, name: str, fd: int) -> None:
+    """Give the finished file its name; unlike rename, a link fails when something lies there."""
+    try:
+        os.link(temporary, name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
+            raise
+        # A file system without hard links: look, then rename.
+        try:
+            os.lstat(name, dir_fd=fd)
+        except FileNotFoundError:
+            os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+            return
+        raise FileExistsError(errno.EEXIST, "exists", name) from error
+
+
+def _unlink(name: str, fd: int) -> None:
+    try:
+        os.unlink(name, dir_fd=fd)
+    except FileNotFoundError:
+        pass
+
+
+def _open_root(root: str, *, make: bool) -> int:
+    try:
+        if make:
+            os.makedirs(root, exist_ok=True)
+        return os.open(root, _FOLDER_FLAGS)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EEXIST):
+            raise ConfigError(f"{root} is a symlink or a file", hint="give a folder that is its own") from error
+        if isinstance(error, FileNotFoundError):
+            raise NotFoundError(f"{root}: no such folder", hint="make a tree with: memfs boot") from error
+        raise DiskError(f"{root}: {error.strerror}", hint="choose a folder that you may write") from error
+
+
+def _lock(file: str) -> int:
+    fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def _is_copy(folder: str, root: str) -> bool:
+    """A tree copied with `cp -r` carries its original's id: if the original still is there, this one needs its own."""
+    if not os.path.exists(os.path.join(folder, "manifest.sqlite")):
+        return False
+    with Manifest(folder) as manifest:
+        original = manifest.meta("root")
+    if original is None or original == os.path.realpath(root):
+        return False
+    mark = read_mark(original)
+    return mark is not None and os.path.basename(folder) == mark[1]
