@@ -25,8 +25,8 @@ __all__ = ["DEFAULT", "Embedder", "StaticEmbedder", "load"]
 DEFAULT = "static"
 TEXT_CHARS_MAX = 8_000
 """A model is given a text's first 8,000 characters; every word of it is in the word index all the same."""
-STATIC_CHARS_MAX = 2_000
-"""A mean over more than some 300 words says nothing in particular."""
+STATIC_CHARS_MAX = 1_000
+"""A mean over more than some 170 words says little in particular (MiniLM reads 256 tokens)."""
 WORD_CHARS_MAX = 64
 WORDS_MAX = 500_000
 
@@ -77,7 +77,7 @@ class StaticEmbedder:
             if not file.exists():
                 raise ConfigError(f"wordllama ships no {file.name}", hint="pip install 'wordllama>=0.4,<0.5'")
         self._np = np
-        self._vectors = _read_matrix(weights, self.dimensions).astype(np.float32)
+        self._vectors = np.array(_read_matrix(weights, self.dimensions), dtype=np.float32)
         self._tokenizer = Tokenizer.from_file(str(vocabulary))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -86,13 +86,13 @@ class StaticEmbedder:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Embedder.embed`."""
         np = self._np
-        words = [[word[:WORD_CHARS_MAX] for word in text[:STATIC_CHARS_MAX].split()] for text in texts]
-        self._learn({word for some in words for word in some})
+        words = [text[:STATIC_CHARS_MAX].split() for text in texts]
+        self._learn(set(chain.from_iterable(words)))
         out = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, some in zip(out, words, strict=True):
             if some:
                 ids = list(chain.from_iterable(map(self._ids_of.__getitem__, some)))
-                self._vectors[ids].sum(axis=0, out=row)
+                np.add.reduce(self._vectors.take(ids, axis=0), axis=0, out=row)
         norms = np.linalg.norm(out, axis=1, keepdims=True)
         return np.divide(out, norms, out=out, where=norms > 0)
 
@@ -101,7 +101,7 @@ class StaticEmbedder:
         if len(self._ids_of) > WORDS_MAX:
             self._ids_of.clear()
         new = list(words - self._ids_of.keys())
-        encodings = self._tokenizer.encode_batch_fast(new, add_special_tokens=False)
+        encodings = self._tokenizer.encode_batch_fast([w[:WORD_CHARS_MAX] for w in new], add_special_tokens=False)
         self._ids_of.update(zip(new, (encoding.ids for encoding in encodings), strict=True))
 
 

@@ -25,6 +25,7 @@ __all__ = ["ANALYZER", "analyse", "plain_words", "query_terms"]
 ANALYZER = 1
 
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
+_ASCII_SPACES = bytes(c if chr(c).isalnum() or chr(c) in "_'" else 32 for c in range(128)) + bytes([32] * 128)
 _COMBINING = re.compile("[\u0300-\u036f]")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
 _MIXED_CASE = re.compile(r"_|[a-z][A-Z]|[A-Z]{2}[a-z]")
@@ -48,6 +49,9 @@ STOP_WORDS = frozenset(
 
 def analyse(text: str) -> str:
     """Return the index terms of `text`, in order, repeats kept, joined by spaces."""
+    if text.isascii():
+        # Four times as fast as the pattern on plain text; `_chunk_terms` applies the pattern to each chunk once.
+        return " ".join(filter(None, map(_chunk_terms, text.encode().translate(_ASCII_SPACES).split())))
     return " ".join(map(_word_terms, _WORD.findall(_flatten(text))))
 
 
@@ -76,6 +80,11 @@ def _bare(word: str) -> str:
     if "'" not in word and "’" not in word:
         return word
     return re.sub(r"['’][sS]$", "", word).replace("'", "").replace("’", "")
+
+
+@lru_cache(maxsize=200_000)
+def _chunk_terms(chunk: bytes) -> str:
+    return " ".join(map(_word_terms, _WORD.findall(chunk.decode())))
 
 
 @lru_cache(maxsize=200_000)
