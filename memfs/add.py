@@ -88,9 +88,7 @@ def add(
         tally.commits = [corpus.preview(batch) for batch in _batches(documents)]
     else:
         with corpus.writing():
-            for batch in _batches(documents):
-                commit = corpus.commit(batch, skip_refused=True)
-                tally.commits.append(commit)
+            tally.commits = list(corpus.commit_batches(_batches(documents)))
     for commit in tally.commits:
         for refused in commit.refused:
             tally.skip(refused)

@@ -126,7 +126,9 @@ def _find_map(location: Location, cache: HostCache, budget_bytes: int | None, re
         boot_set = bootset.unpack(data)
     except UnreachableError as error:
         if copy is None:
-            raise UnreachableError(error.message, hint=f"{error.hint}; this host's cache has no copy of the map") from error
+            raise UnreachableError(
+                error.message, hint=f"{error.hint}; this host's cache has no copy of the map"
+            ) from error
         return _Map(bootset.unpack(copy.data), None, offline=True, from_cache=True)
     except NotFoundError:
         if not Objects(location).any_below(f"{TABLE}.lance/_versions"):

@@ -74,7 +74,9 @@ def _version(context: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
 def cli() -> None:
     """Memory for AI agents: months of sessions and notes in an object store, as plain files under memory/.
 
@@ -228,7 +230,7 @@ def boot(
     directory: str | None, budget: str | None, print_index: bool, index_tokens: str | None, rebuild: bool,
     corpus: str | None, as_json: bool, dry_run: bool,
 ) -> None:  # fmt: skip
-    """Lay the initial map of the corpus into DIR (./memory), in one GET. Again over a tree: a refresh that keeps edits."""
+    """Lay the initial map of the corpus into DIR (./memory), in one GET. Again: a refresh that keeps edits."""
     from memfs import boot as verb
     from memfs.corpus.bootset import index_text
     from memfs.report import receipt_text
@@ -272,7 +274,14 @@ def fetch(
     opened = _open(config)
     with _maybe_tree(config) as laid:
         answer = verb.fetch(
-            opened, question, tree=laid, cache=_cache(config), k=k, budget_tokens=budget_tokens, scope=scope, dry_run=dry_run
+            opened,
+            question,
+            tree=laid,
+            cache=_cache(config),
+            k=k,
+            budget_tokens=budget_tokens,
+            scope=scope,
+            dry_run=dry_run,
         )
     _print(answer, as_json, answer_text)
     if laid is None:
@@ -293,8 +302,13 @@ def get(names: tuple[str, ...], corpus: str | None, tree: str | None, as_json: b
     with Tree.open(config.tree, config.state_dir, corpus=opened.uri) as laid:
         plan, done = verb.get(opened, names, tree=laid, cache=_cache(config), dry_run=dry_run)
     if as_json:
-        outcomes = [{"path": s.wanted.path, "size": s.wanted.size, "outcome": s.action.value, "reason": s.reason} for s in plan.steps]
-        click.echo(json.dumps({"written": done.written, "dry_run": dry_run, "files": outcomes}, ensure_ascii=False, indent=1))
+        outcomes = [
+            {"path": s.wanted.path, "size": s.wanted.size, "outcome": s.action.value, "reason": s.reason}
+            for s in plan.steps
+        ]
+        click.echo(
+            json.dumps({"written": done.written, "dry_run": dry_run, "files": outcomes}, ensure_ascii=False, indent=1)
+        )
         return
     needed = plan.needed()
     verb_text = "would write" if dry_run else "wrote"
@@ -302,7 +316,10 @@ def get(names: tuple[str, ...], corpus: str | None, tree: str | None, as_json: b
     click.echo(f"{verb_text} {count:,} files, {size_text(size)}; {len(plan.steps) - len(needed):,} were here or kept")
     from memfs.workset.plan import Action
 
-    for line in (*steps_text("kept", plan.having(Action.EDITED, Action.CONFLICT)), *steps_text("refused", plan.having(Action.REFUSED))):
+    for line in (
+        *steps_text("kept", plan.having(Action.EDITED, Action.CONFLICT)),
+        *steps_text("refused", plan.having(Action.REFUSED)),
+    ):
         click.echo(line)
 
 
@@ -361,7 +378,11 @@ def export(directory: str, under: str, corpus: str | None, as_json: bool, dry_ru
     finally:
         progress.close()
     word = "would export" if dry_run else "exported"
-    _print(done, as_json, lambda d: f"{word} {d.files:,} files, {size_text(d.bytes)}, of corpus version {d.version} to {d.folder}")
+    _print(
+        done,
+        as_json,
+        lambda d: f"{word} {d.files:,} files, {size_text(d.bytes)}, of corpus version {d.version} to {d.folder}",
+    )
 
 
 @cli.command()

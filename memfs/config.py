@@ -8,6 +8,7 @@ working folder or the nearest folder above; the user's is
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -131,9 +132,9 @@ def _project_layers(where: str, home: str) -> list[tuple[str, dict[str, str]]]:
 def _file_layer(file: str) -> list[tuple[str, dict[str, str]]]:
     if not os.path.isfile(file):
         return []
-    try:
+    if sys.version_info >= (3, 11):
         import tomllib
-    except ModuleNotFoundError:  # Python 3.10
+    else:
         import tomli as tomllib
     try:
         with open(file, "rb") as handle:

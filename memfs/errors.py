@@ -53,7 +53,7 @@ _PATTERNS = (
 
 
 def redact(text: str) -> str:
-    """Replace credentials in `text` by `***`: URL userinfo, signed-URL parameters, known keys, secret environment values."""
+    """Replace credentials by `***`: URL userinfo, signed-URL parameters, known keys, secret environment values."""
     for name, value in os.environ.items():
         if len(value) >= 6 and value in text and _SECRET_NAMES.search(name):
             text = text.replace(value, "***")

@@ -67,7 +67,11 @@ def _batches(infos: Iterator[FileInfo]) -> Iterator[list[FileInfo]]:
 
 def _write(folder: str, relative: str, file: FileBytes) -> None:
     place = paths.joined(folder, relative)
-    temporary = f"{place}.{secrets.token_hex(4)}.tmp" if len(os.path.basename(place)) < 200 else os.path.join(folder, f".memfs-{secrets.token_hex(4)}.tmp")
+    temporary = (
+        f"{place}.{secrets.token_hex(4)}.tmp"
+        if len(os.path.basename(place)) < 200
+        else os.path.join(folder, f".memfs-{secrets.token_hex(4)}.tmp")
+    )
     try:
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with open(temporary, "xb") as handle:
@@ -78,4 +82,6 @@ def _write(folder: str, relative: str, file: FileBytes) -> None:
     except OSError as error:
         if os.path.exists(temporary):
             os.unlink(temporary)
-        raise DiskError(f"{folder}: {error.strerror}", hint="make room or choose another folder, and export again") from error
+        raise DiskError(
+            f"{folder}: {error.strerror}", hint="make room or choose another folder, and export again"
+        ) from error

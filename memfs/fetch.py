@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memfs.corpus.catalog import Place
-from memfs.corpus.table import Corpus, Scope
+from memfs.corpus.table import EVERYTHING, Corpus, Scope
 from memfs.errors import InputError
 from memfs.recall import synthesis
 from memfs.recall.evidence import Evidence
@@ -41,7 +41,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class LaidFile:
-    """What became of one supporting file: `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `too large`."""
+    """What became of a supporting file: `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `too large`."""
 
     path: str
     size: int
@@ -68,7 +68,7 @@ class Answer:
         return bool(self.evidence)
 
 
-def recall(corpus: Corpus, question: str, *, k: int = K, scope: Scope = Scope()) -> list[Evidence]:
+def recall(corpus: Corpus, question: str, *, k: int = K, scope: Scope = EVERYTHING) -> list[Evidence]:
     """Return the `k` best passages, best first; [] when nothing relevant was found. Writes nothing.
 
     Raises:
@@ -87,7 +87,7 @@ def fetch(
     cache: HostCache | None,
     k: int = K,
     budget_tokens: int = BUDGET_TOKENS,
-    scope: Scope = Scope(),
+    scope: Scope = EVERYTHING,
     dry_run: bool = False,
 ) -> Answer:
     """Answer from the corpus, and lay the files that hold the evidence into `tree` (None: only answer).
@@ -104,7 +104,10 @@ def fetch(
     text, shown = synthesis.extract(evidence, budget_tokens)
     laid = _lay(corpus, question, small[:FILES_MAX], contents, tree, dry_run)
     large = _files(r.place for r in ranked if r.place.file_size > FILE_BYTES_MAX)
-    laid += [LaidFile(p.path, p.file_size, "too large", f"over {FILE_BYTES_MAX >> 20} MiB: memfs get it by name") for p in large]
+    laid += [
+        LaidFile(p.path, p.file_size, "too large", f"over {FILE_BYTES_MAX >> 20} MiB: memfs get it by name")
+        for p in large
+    ]
     return Answer(question, text, tuple(evidence), shown, tuple(laid), _coverage(corpus, tree), dry_run)
 
 
@@ -112,7 +115,9 @@ def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranke
     if not question.strip():
         raise InputError("the question is empty", hint='ask in words: memfs fetch "which database do we use?"')
     if len(question) > QUESTION_CHARS_MAX:
-        raise InputError(f"the question is longer than {QUESTION_CHARS_MAX:,} characters", hint="ask in a sentence or two")
+        raise InputError(
+            f"the question is longer than {QUESTION_CHARS_MAX:,} characters", hint="ask in a sentence or two"
+        )
     if k < 1:
         raise InputError("k must be positive", hint="leave -k out for 10")
     ranked = rank(corpus, question, scope)

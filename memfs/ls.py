@@ -25,7 +25,7 @@ class Listed:
 
 
 def ls(corpus: Corpus | None, tree: Tree | None, path: str = "") -> Iterator[Listed]:
-    """Yield the files at or below `path`, sorted by path; without `corpus` those on disk, without `tree` those stored."""
+    """Yield the files at or below `path`, sorted; without `corpus` those on disk, without `tree` those stored."""
     folder = paths.prefix(path)
     here = {} if tree is None else {p: seen for p, seen in tree.files() if p.startswith(folder) or p == folder[:-1]}
     stored = {} if corpus is None else {info.path: info for info in _stored(corpus, folder)}

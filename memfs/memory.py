@@ -74,7 +74,13 @@ class Memory:
         )
 
     def recall(
-        self, question: str, *, k: int = 10, under: str = "", since: datetime | None = None, until: datetime | None = None
+        self,
+        question: str,
+        *,
+        k: int = 10,
+        under: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> list[Evidence]:
         """Return the `k` best passages, best first; nothing is written."""
         from memfs.fetch import recall

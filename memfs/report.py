@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from memfs.status import Status
     from memfs.workset.plan import Step
 
-__all__ = ["added_text", "answer_text", "jsonable", "listed_text", "receipt_text", "size_text", "status_text", "steps_text"]
+__all__ = [
+    "added_text",
+    "answer_text",
+    "jsonable",
+    "listed_text",
+    "receipt_text",
+    "size_text",
+    "status_text",
+    "steps_text",
+]
 
 LINES_MAX = 20
 """Of any list of names; the rest is counted."""
@@ -68,7 +77,7 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
     if receipt.offline:
         yield "offline: the corpus did not answer; this is the copy that this host fetched last"
     if behind:
-        yield "the map is older than the corpus (a publish was cut short): memfs boot --rebuild mends it; fetch sees all"
+        yield "the map is older than the corpus (a publish was cut short): memfs boot --rebuild; fetch sees all"
     if not receipt.dry_run:
         source = "nothing fetched, this host had it" if receipt.from_cache else "one GET"
         yield f"written: {receipt.files_written:,} ({source})"

@@ -85,7 +85,11 @@ class _Generated:
 def _surface_names(rows: pa.Table) -> list[str]:
     import pyarrow.compute as pc
 
-    tops = pc.unique(pc.list_element(pc.split_pattern(rows["path"], "/", max_splits=1), 0)).to_pylist() if len(rows) else []
+    tops = (
+        pc.unique(pc.list_element(pc.split_pattern(rows["path"], "/", max_splits=1), 0)).to_pylist()
+        if len(rows)
+        else []
+    )
     return [name for name in SHARES if name in tops] + sorted(name for name in tops if name not in SHARES)
 
 

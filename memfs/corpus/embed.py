@@ -87,20 +87,28 @@ class StaticEmbedder:
         """See `Embedder.embed`."""
         np = self._np
         words = [text[:STATIC_CHARS_MAX].split() for text in texts]
-        self._learn(set(chain.from_iterable(words)))
-        out = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        distinct = list(dict.fromkeys(chain.from_iterable(words)))
+        self._learn(distinct)
+        # One row a distinct word, then a text is the sum of its words' rows: each word's tokens are summed once a call.
+        sums = np.zeros((len(distinct), self.dimensions), dtype=np.float32)
+        for row, word in zip(sums, distinct, strict=True):
+            ids = self._ids_of[word]
+            row[:] = self._vectors[ids[0]] if len(ids) == 1 else self._vectors[ids].sum(axis=0)
+        place = {word: at for at, word in enumerate(distinct)}
+        out: NDArray[np.float32] = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, some in zip(out, words, strict=True):
             if some:
-                ids = list(chain.from_iterable(map(self._ids_of.__getitem__, some)))
-                np.add.reduce(self._vectors.take(ids, axis=0), axis=0, out=row)
+                rows = np.fromiter(map(place.__getitem__, some), dtype=np.intp, count=len(some))
+                np.add.reduce(sums[rows], axis=0, out=row)
         norms = np.linalg.norm(out, axis=1, keepdims=True)
-        return np.divide(out, norms, out=out, where=norms > 0)
+        np.divide(out, norms, out=out, where=norms > 0)
+        return out
 
-    def _learn(self, words: set[str]) -> None:
+    def _learn(self, words: Sequence[str]) -> None:
         """Tokenise the words not met before; start anew when there are too many."""
         if len(self._ids_of) > WORDS_MAX:
             self._ids_of.clear()
-        new = list(words - self._ids_of.keys())
+        new = [word for word in words if word not in self._ids_of]
         encodings = self._tokenizer.encode_batch_fast([w[:WORD_CHARS_MAX] for w in new], add_special_tokens=False)
         self._ids_of.update(zip(new, (encoding.ids for encoding in encodings), strict=True))
 

@@ -91,7 +91,9 @@ def _hold_flock(path: str, wait_s: float) -> Iterator[None]:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except OSError as error:
-        raise DiskError(f"{path}: {error.strerror}", hint="check the corpus folder's owner, mode and free space") from error
+        raise DiskError(
+            f"{path}: {error.strerror}", hint="check the corpus folder's owner, mode and free space"
+        ) from error
     try:
         deadline = time.monotonic() + wait_s
         while True:
@@ -109,7 +111,8 @@ def _hold_flock(path: str, wait_s: float) -> Iterator[None]:
 
 def _busy(wait_s: float, owner: str) -> ConflictError:
     return ConflictError(
-        f"another writer ({owner}) held the corpus for {wait_s:.0f} s", hint="wait for it to finish, then run this again"
+        f"another writer ({owner}) held the corpus for {wait_s:.0f} s",
+        hint="wait for it to finish, then run this again",
     )
 
 

@@ -28,7 +28,7 @@ COALESCE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A corpus URI without credentials. `options` are resolved client settings and may hold secrets: never print them."""
+    """A corpus URI without credentials. `options` are client settings and may hold secrets: never print them."""
 
     uri: str
     options: tuple[tuple[str, str], ...] = ()
@@ -108,7 +108,7 @@ def _has_profile(env: Mapping[str, str]) -> bool:
 
 
 def _profile_options(env: Mapping[str, str]) -> dict[str, str | None]:
-    """Resolve `~/.aws` (profiles, SSO, credential processes) through botocore, which s3fs brings; 0.2 s, only when needed."""
+    """Resolve `~/.aws` (profiles, SSO, processes) through botocore, which s3fs brings; 0.2 s, only when needed."""
     import botocore.exceptions
     import botocore.session
 

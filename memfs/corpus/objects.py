@@ -39,7 +39,9 @@ def explain(error: BaseException, uri: str) -> MemfsError:
     """Return our error for one of an object-store client's, decided by its text (they share a class)."""
     text = str(error)
     if MISSING_BUCKET.search(text):
-        return NotFoundError(f"{uri}: the bucket does not exist", hint="create the bucket, or check its name and region")
+        return NotFoundError(
+            f"{uri}: the bucket does not exist", hint="create the bucket, or check its name and region"
+        )
     if NO_ROOM.search(text):
         return DiskError(f"{uri}: no space left on the device", hint="make room, then run the same command again")
     if DENIED_DISK.search(text):
@@ -47,7 +49,7 @@ def explain(error: BaseException, uri: str) -> MemfsError:
     if ACCESS.search(text):
         return AccessError(
             f"{uri}: access denied",
-            hint="check AWS_ACCESS_KEY_ID / AWS_SECRET_ACCESS_KEY (or the profile, or the role) and the bucket's policy",
+            hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or profile, or role) and the bucket's policy",
         )
     if UNREACHABLE.search(text):
         return UnreachableError(
@@ -127,7 +129,7 @@ class Objects:
         return bool(found["objects"] or found["common_prefixes"])
 
     def newest_version(self, table: str) -> int | None:
-        """Return the newest version of a Lance table by listing its manifests, without opening it; None if there is none."""
+        """Return a Lance table's newest version by listing its manifests, without opening it; None for no table."""
         try:
             pages = obstore.list(self._store, f"{table}.lance/_versions", chunk_size=1000)
             names = [str(entry["path"]).rsplit("/", 1)[-1] for entry in next(iter(pages), [])]
@@ -155,6 +157,4 @@ def _open(location: Location) -> Any:
 
 
 def _absent_folder(location: Location) -> Any:
-    raise NotFoundError(
-        f"{location.uri}: no such folder", hint=f"make a corpus there with: memfs init {location.uri}"
-    )
+    raise NotFoundError(f"{location.uri}: no such folder", hint=f"make a corpus there with: memfs init {location.uri}")

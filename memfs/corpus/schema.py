@@ -15,7 +15,7 @@ EMBEDDER_KEY = b"memfs.embedder"
 ANALYZER_KEY = b"memfs.analyzer"
 
 TOMBSTONE = "tombstone"
-"""The `kind` of a row that is no more: a deleted file's, or the old tail of a file that shrank. Swept by maintenance."""
+"""The `kind` of a row that is no more: of a deleted file, or the old tail of one that shrank. `maintain` sweeps it."""
 
 _PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 """Declared at creation: without it, concurrent upserts of the same new ids duplicate them in silence."""

@@ -102,4 +102,5 @@ def mix(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
             mixed[distance:] += weight * vectors[:-distance]
             mixed[:-distance] += weight * vectors[distance:]
     norms = np.linalg.norm(mixed, axis=1, keepdims=True)
-    return np.divide(mixed, norms, out=mixed, where=norms > 0)
+    np.divide(mixed, norms, out=mixed, where=norms > 0)
+    return mixed

@@ -11,7 +11,7 @@ from memfs.corpus.records import Passage
 
 __all__ = ["FrontMatter", "front_matter", "passages", "slug"]
 
-PASSAGE_BYTES_SOFT = 1_200
+PASSAGE_BYTES_SOFT = 900
 """From here on a passage ends at the next heading or blank line."""
 PASSAGE_BYTES_MAX = 4_000
 """From here on at the next line end; one longer line is a passage of its own."""

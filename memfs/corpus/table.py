@@ -8,7 +8,10 @@ the version it opened until `refresh`.
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -32,9 +35,10 @@ from memfs.corpus.records import Commit, Document, FileBytes, FileInfo, Skipped
 from memfs.corpus.rows import FILE_COLUMNS, Known
 from memfs.corpus.schema import ANALYZER_KEY, EMBEDDER_KEY, FORMAT, FORMAT_KEY, TABLE, TOMBSTONE, schema
 from memfs.corpus.terms import ANALYZER
-from memfs.errors import ConfigError, ConflictError, CorruptError, MemfsError, NotACorpusError, NotFoundError, PathError
+from memfs.corpus.workers import RowWorkers, useful_count
+from memfs.errors import ConfigError, ConflictError, CorruptError, NotACorpusError, NotFoundError, PathError
 
-__all__ = ["Corpus", "Hit", "Scope"]
+__all__ = ["EVERYTHING", "Corpus", "Hit", "Scope"]
 
 T = TypeVar("T")
 
@@ -43,6 +47,8 @@ VECTOR_INDEX_ROWS = 5_000
 TAIL_ROWS_MAX = 1_000
 """More rows than this outside the indices, and the next maintenance folds them in."""
 COMMITS_PER_CHECK = 32
+BATCHES_INLINE = 2
+"""Children take a second to start: a small add is over by then."""
 IN_LIST_MAX = 500
 KEEP_VERSIONS = timedelta(days=7)
 """Longer than a sandbox lives: a reader pinned to an old version must not lose it."""
@@ -72,12 +78,44 @@ class Scope:
         return " AND ".join(clauses) or None
 
 
+EVERYTHING = Scope()
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One row that a search leg found: Lance's row id, and that leg's score (larger is better)."""
 
     row_id: int
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What a commit will do."""
+
+    documents: int
+    """Accepted, whether or not they changed."""
+    changed: Sequence[Document]
+    buried: Sequence[Known]
+    known: dict[str, Known]
+    refused: list[Skipped]
+
+    def known_as(self, document: Document) -> Known | None:
+        """Return what the table holds at the document's path, tombstones included."""
+        return self.known.get(paths.fold(document.path))
+
+    def outcome(self, version: int, passages: int) -> Commit:
+        """Return the commit's report."""
+        replaced = sum(1 for d in self.changed if (known := self.known_as(d)) is not None and known.live)
+        return Commit(
+            version=version,
+            added=len(self.changed) - replaced,
+            replaced=replaced,
+            deleted=len(self.buried),
+            unchanged=self.documents - len(self.changed),
+            passages=passages,
+            refused=tuple(self.refused),
+        )
 
 
 def _quoted(text: str) -> str:
@@ -101,6 +139,7 @@ class Corpus:
         self._table = table
         self._lease: leases.Lease | None = None
         self._commits_unchecked = 0
+        self._is_first_load = False
         self._catalog: Catalog | None = None
         metadata = table.schema.metadata or {}
         self.embedder_name = metadata[EMBEDDER_KEY].decode()
@@ -127,7 +166,9 @@ class Corpus:
             table = database.create_table(TABLE, schema=schema(made_by.dimensions, made_by.name))
         except (RuntimeError, OSError, ValueError) as error:
             if "already exists" in str(error):
-                raise ConflictError(f"{location.uri} already is a corpus", hint="use it as it is: memfs add …") from error
+                raise ConflictError(
+                    f"{location.uri} already is a corpus", hint="use it as it is: memfs add …"
+                ) from error
             raise explain(error, location.uri) from error
         corpus = cls(location, table, objects)
         corpus.__dict__["embedder"] = made_by
@@ -147,7 +188,9 @@ class Corpus:
         objects = Objects(location)
         # One cheap request with errors that can be told apart; Lance says "not found" to all of them.
         if not objects.any_below(f"{TABLE}.lance/_versions"):
-            raise NotACorpusError(f"{location.uri} is not a memfs corpus", hint=f"make one with: memfs init {location.uri}")
+            raise NotACorpusError(
+                f"{location.uri} is not a memfs corpus", hint=f"make one with: memfs init {location.uri}"
+            )
         try:
             table = _connect(location).open_table(TABLE)
             _check_format(table.schema, location.uri)
@@ -168,7 +211,8 @@ class Corpus:
             table.checkout(version)
         except (RuntimeError, OSError, ValueError) as error:
             raise NotFoundError(
-                f"{self.location.uri}: no version {version}", hint=f"the newest is {self.version}; older than 7 days may be gone"
+                f"{self.location.uri}: no version {version}",
+                hint=f"the newest is {self.version}; older than 7 days may be gone",
             ) from error
         return Corpus(self.location, table, self.objects)
 
@@ -199,7 +243,7 @@ class Corpus:
         embedder = load(self.embedder_name)
         if embedder.dimensions != self.dimensions:
             raise ConfigError(
-                f"the embedder {self.embedder_name!r} makes {embedder.dimensions} dimensions, the corpus has {self.dimensions}",
+                f"the embedder {self.embedder_name!r} makes {embedder.dimensions} dimensions, not {self.dimensions}",
                 hint="install the model version that made the corpus",
             )
         return embedder
@@ -232,7 +276,7 @@ class Corpus:
         return self._call(lambda: query.with_row_id(row_ids).to_arrow())
 
     def catalog(self) -> Catalog:
-        """Return what is known of every passage but its text, in memory (77 MB for a million); loaded once a version."""
+        """Return what is known of every passage but its text, in memory; loaded once a version."""
         if self._catalog is None or self._catalog.version != self.version:
             rows = self._select(f"kind != '{TOMBSTONE}'", CATALOG_COLUMNS, row_ids=True)
             self._catalog = Catalog(self.version, rows)
@@ -255,7 +299,9 @@ class Corpus:
         for chunk in _chunks(list(wanted), IN_LIST_MAX):
             where = f"seq = 0 AND kind != '{TOMBSTONE}' AND path IN ({', '.join(map(_quoted, chunk))})"
             keyed = f"path_key IN ({', '.join(_quoted(paths.fold(p)) for p in chunk)})"
-            found |= {info.path: info for info in rows_module.file_infos(self._select(f"{keyed} AND {where}", FILE_COLUMNS))}
+            found |= {
+                info.path: info for info in rows_module.file_infos(self._select(f"{keyed} AND {where}", FILE_COLUMNS))
+            }
         return found
 
     def read(self, wanted: Sequence[str]) -> dict[str, FileBytes]:
@@ -283,7 +329,8 @@ class Corpus:
         """Return the best rows by BM25 over `terms`, best first."""
         if not terms or not self._call(self._table.count_rows):
             return []
-        query = self._table.search(MatchQuery(" ".join(terms), "terms")).select(["_score"]).with_row_id(True)
+        match = MatchQuery(" ".join(terms), "terms")  # type: ignore[call-arg]  # pydantic fills the defaults
+        query = self._table.search(match).select(["_score"]).with_row_id(True)
         rows = self._call(_scoped(query, scope).limit(limit).to_arrow)
         return [Hit(i, s) for i, s in zip(rows["_rowid"].to_pylist(), rows["_score"].to_pylist(), strict=True)]
 
@@ -306,7 +353,7 @@ class Corpus:
 
     @contextmanager
     def writing(self, *, publish: bool = True) -> Iterator[None]:
-        """Hold the lease for several commits; at the end indices are folded and, with `publish`, the boot set is made."""
+        """Hold the lease for several commits; then fold the indices and, with `publish`, make the boot set."""
         if self._lease is not None:
             yield
             return
@@ -315,16 +362,16 @@ class Corpus:
             try:
                 self.refresh()
                 before = self.version
+                self._is_first_load = not self._call(self._table.count_rows)
                 yield
                 self._maintain_when_due()
                 if publish and self.version != before:
                     bootbuild.publish(self, bootset.PUBLISHED_BYTES)
             finally:
                 self._lease = None
+                self._is_first_load = False
 
-    def commit(
-        self, put: Iterable[Document] = (), delete: Iterable[str] = (), *, skip_refused: bool = False
-    ) -> Commit:
+    def commit(self, put: Iterable[Document] = (), delete: Iterable[str] = (), *, skip_refused: bool = False) -> Commit:
         """Publish all of it in one atomic commit: new files, replacements, deletions. What is already so is left alone.
 
         With `skip_refused`, documents whose names cannot be held are left out and listed; else they raise.
@@ -333,23 +380,52 @@ class Corpus:
             PathError: a name breaks the path gate, or differs only in case from another file, or is a folder too.
             ConflictError: another writer held the lease too long.
         """
-        documents, refused = _gate(put, skip_refused)
-        doomed = [paths.check(path) for path in delete]
         with self.writing():
-            known = self._known([*documents, *doomed])
-            documents = _drop_collisions(documents, known, refused, skip_refused)
-            changed = [d for d in documents.values() if not _is_same(known.get(paths.fold(d.path)), d)]
-            buried = [known[key] for key in map(paths.fold, doomed) if key in known and known[key].live]
-            written = self._write(changed, buried, known)
-        return _outcome(self.version, documents, changed, buried, known, written, refused)
+            decision = self._decide(put, delete, skip_refused)
+            return self._publish(decision, self._prepare(decision.changed))
+
+    def commit_batches(self, batches: Iterable[Sequence[Document]]) -> Iterator[Commit]:
+        """Commit each batch (`skip_refused`), in order; from the third on, rows are prepared in child processes.
+
+        No two batches may hold the same path. Call it inside `writing`.
+        """
+        incoming = iter(batches)
+        for batch in itertools.islice(incoming, BATCHES_INLINE):
+            yield self.commit(batch, skip_refused=True)
+        first = next(incoming, None)
+        if first is None:
+            return
+        count = useful_count(self.embedder_name)
+        rest = itertools.chain([first], incoming)
+        if not count:
+            yield from (self.commit(batch, skip_refused=True) for batch in rest)
+            return
+        with RowWorkers(count) as workers:
+            coming: deque[tuple[_Decision, Future[pa.Table]]] = deque()
+            for batch in rest:
+                decision = self._decide(batch, (), skip=True)
+                coming.append((decision, workers.submit(decision.changed)))
+                if len(coming) > count:
+                    ready, rows = coming.popleft()
+                    yield self._publish(ready, rows.result())
+            for ready, rows in coming:
+                yield self._publish(ready, rows.result())
 
     def preview(self, put: Iterable[Document]) -> Commit:
         """Return what `commit(put, skip_refused=True)` would do, without doing it; `passages` is 0."""
-        documents, refused = _gate(put, True)
-        known = self._known(documents)
-        documents = _drop_collisions(documents, known, refused, True)
+        return self._decide(put, (), skip=True).outcome(self.version, 0)
+
+    def _decide(self, put: Iterable[Document], delete: Iterable[str], skip: bool) -> _Decision:
+        documents, refused = _gate(put, skip)
+        doomed = [paths.check(path) for path in delete]
+        known = self._known([*documents, *doomed])
+        documents = _drop_collisions(documents, known, refused, skip)
         changed = [d for d in documents.values() if not _is_same(known.get(paths.fold(d.path)), d)]
-        return _outcome(self.version, documents, changed, [], known, 0, refused)
+        buried = [known[key] for key in map(paths.fold, doomed) if key in known and known[key].live]
+        return _Decision(len(documents), changed, buried, known, refused)
+
+    def _prepare(self, changed: Sequence[Document]) -> pa.Table:
+        return rows_module.documents_to_rows(changed, self.embedder, self._table.schema)
 
     def _known(self, wanted: Iterable[str]) -> dict[str, Known]:
         keys = {paths.fold(p) for path in wanted for p in (path, *paths.ancestors(path))}
@@ -359,21 +435,18 @@ class Corpus:
             found |= rows_module.known_files(rows)
         return found
 
-    def _write(self, changed: list[Document], buried: list[Known], known: dict[str, Known]) -> int:
-        if not changed and not buried:
-            return 0
-        tails = [(k, len(d.passages)) for d in changed if (k := known.get(paths.fold(d.path))) is not None]
-        table_schema = self._table.schema
-        parts = [rows_module.documents_to_rows(changed, self.embedder, table_schema)] if changed else []
-        graves = rows_module.tombstones([*tails, *((k, 0) for k in buried)], table_schema)
-        data = pa.concat_tables([*parts, graves])
-        all_new = not buried and not tails
-        self._send(data, append=all_new)
+    def _publish(self, decision: _Decision, rows: pa.Table) -> Commit:
+        if not decision.changed and not decision.buried:
+            return decision.outcome(self.version, 0)
+        replaced = [(known, len(d.passages)) for d in decision.changed if (known := decision.known_as(d)) is not None]
+        graves = rows_module.tombstones([*replaced, *((known, 0) for known in decision.buried)], self._table.schema)
+        data = pa.concat_tables([rows.cast(self._table.schema), graves])
+        self._send(data, append=not replaced and not decision.buried)
         if self._lease is not None and not self._lease.still_held():
             self._repair(data)
         self._commits_unchecked += 1
         self._ensure_word_index()
-        return len(data) - len(graves)
+        return decision.outcome(self.version, len(rows))
 
     def _send(self, data: pa.Table, *, append: bool) -> None:
         merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
@@ -427,7 +500,9 @@ class Corpus:
                 if self._tail_rows():
                     if self._table.count_rows(f"kind = '{TOMBSTONE}'"):
                         self._table.delete(f"kind = '{TOMBSTONE}'")
-                    self._table.optimize(cleanup_older_than=KEEP_VERSIONS)
+                    # Before a first load there was nothing to read: its own steps need not be kept.
+                    keep = timedelta(0) if self._is_first_load else KEEP_VERSIONS
+                    self._table.optimize(cleanup_older_than=keep)
             except (RuntimeError, OSError, ValueError) as error:
                 raise explain(error, self.uri) from error
 
@@ -490,7 +565,9 @@ def _probe_conditional_writes(objects: Objects) -> None:
 def _check_format(found: pa.Schema, uri: str) -> None:
     metadata = found.metadata or {}
     if FORMAT_KEY not in metadata:
-        raise NotACorpusError(f"{uri} holds a Lance table that memfs did not make", hint="give another URI to memfs init")
+        raise NotACorpusError(
+            f"{uri} holds a Lance table that memfs did not make", hint="give another URI to memfs init"
+        )
     newer = int(metadata[FORMAT_KEY]) > FORMAT or int(metadata.get(ANALYZER_KEY, b"0")) > ANALYZER
     if newer:
         raise CorruptError(f"{uri} was written by a newer memfs", hint="pip install -U agent-memfs")
@@ -528,7 +605,9 @@ def _drop_collisions(
         reason = (
             f"differs only in case or Unicode form from {stored!r}"
             if stored != path
-            else f"its folder {parent!r} is a file" if parent else None
+            else f"its folder {parent!r} is a file"
+            if parent
+            else None
         )
         if reason is None:
             kept[path] = document
@@ -541,19 +620,3 @@ def _drop_collisions(
 
 def _is_same(known: Known | None, document: Document) -> bool:
     return known is not None and known.live and known.sha256 == document.sha256()
-
-
-def _outcome(
-    version: int, documents: dict[str, Document], changed: list[Document], buried: list[Known],
-    known: dict[str, Known], passages: int, refused: list[Skipped],
-) -> Commit:  # fmt: skip
-    replaced = sum(1 for d in changed if (k := known.get(paths.fold(d.path))) is not None and k.live)
-    return Commit(
-        version=version,
-        added=len(changed) - replaced,
-        replaced=replaced,
-        deleted=len(buried),
-        unchanged=len(documents) - len(changed),
-        passages=passages,
-        refused=tuple(refused),
-    )

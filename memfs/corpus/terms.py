@@ -19,6 +19,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 
 __all__ = ["ANALYZER", "analyse", "plain_words", "query_terms"]
 
@@ -37,12 +38,12 @@ _HANGUL = re.compile("[\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff]")
 STEM_CHARS_MAX = 40
 
 STOP_WORDS = frozenset(
-    "a an the and or but if then else of at by for with about to from in on off over under up down out into as is are "
-    "was were be been being am do does did doing done have has had having would can could should shall might must will "
-    "not no nor so than too very just there here again also i me my mine we us our ours you your yours he him his she "
-    "her hers they them their theirs it its this that these those who whom whose which what when where why how im ive id "
-    "youre youve hes shes were theyre theyve thats whats whos dont doesnt didnt isnt arent wasnt werent havent hasnt "
-    "hadnt wont wouldnt cant couldnt shouldnt s t d ll m re ve".split()
+    "a an the and or but if then else of at by for with about to from in on off over under up down out into as is "
+    "are was were be been being am do does did doing done have has had having would can could should shall might "
+    "must will not no nor so than too very just there here again also i me my mine we us our ours you your yours "
+    "he him his she her hers they them their theirs it its this that these those who whom whose which what when "
+    "where why how im ive id youre youve hes shes were theyre theyve thats whats whos dont doesnt didnt isnt "
+    "arent wasnt werent havent hasnt hadnt wont wouldnt cant couldnt shouldnt s t d ll m re ve".split()
 )
 """Left out of questions only: stored text keeps every word. `may` is not among them: it is a month."""
 
@@ -120,7 +121,7 @@ def _spaceless_terms(run: str) -> Iterator[str]:
         yield run
     elif not hangul:
         yield from run
-    for left, right in zip(run, run[1:], strict=False):
+    for left, right in pairwise(run):
         if not (hangul and len(run) == 2):
             yield left + right
 

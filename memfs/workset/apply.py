@@ -71,7 +71,9 @@ def _announce(tree: Tree, steps: tuple[Step, ...], now: int) -> dict[str, Laid]:
     for step in steps:
         old = before.get(step.wanted.path)
         coming.append(
-            replace(old, pending=step.wanted.sha256) if old else replace(_laid(step.wanted, now, None), pending=step.wanted.sha256)
+            replace(old, pending=step.wanted.sha256)
+            if old
+            else replace(_laid(step.wanted, now, None), pending=step.wanted.sha256)
         )
     if coming:
         with tree.manifest.writing():

@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,11 +111,13 @@ class HostCache:
             status = os.lstat(self.folder)
         except OSError as error:
             raise DiskError(
-                f"the cache folder {self.folder}: {error.strerror}", hint="set MEMFS_CACHE_DIR to a folder you may write"
+                f"the cache folder {self.folder}: {error.strerror}",
+                hint="set MEMFS_CACHE_DIR to a folder you may write",
             ) from error
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise ConfigError(
-                f"the cache folder {self.folder} belongs to another user", hint="set MEMFS_CACHE_DIR to a folder of your own"
+                f"the cache folder {self.folder} belongs to another user",
+                hint="set MEMFS_CACHE_DIR to a folder of your own",
             )
         if status.st_mode & 0o077:
             os.chmod(self.folder, 0o700)
@@ -186,7 +189,9 @@ def _open_blobs(folder: str) -> Any:
             folder, disk=_StrictDisk, size_limit=SIZE_LIMIT_BYTES, eviction_policy="least-recently-stored", timeout=10
         )
     except (sqlite3.DatabaseError, OSError) as error:
-        raise DiskError(f"the cache in {folder} cannot be opened: {error}", hint=f"delete {folder}; it is only a cache") from error
+        raise DiskError(
+            f"the cache in {folder} cannot be opened: {error}", hint=f"delete {folder}; it is only a cache"
+        ) from error
     finally:
         os.close(lock)
 
@@ -204,7 +209,5 @@ def _is_network(folder: str) -> bool:
 
 
 def _remove(file: str) -> None:
-    try:
+    with suppress(OSError):
         os.unlink(file)
-    except OSError:
-        pass

@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from memfs.errors import CorruptError, DiskError
 
@@ -89,7 +90,9 @@ class Manifest:
                 self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
                 self.set_meta("format", str(FORMAT))
         except OSError as error:
-            raise DiskError(f"{folder}: {error.strerror}", hint="set MEMFS_STATE_DIR to a folder you may write") from error
+            raise DiskError(
+                f"{folder}: {error.strerror}", hint="set MEMFS_STATE_DIR to a folder you may write"
+            ) from error
         except sqlite3.DatabaseError as error:
             raise _explain(error, self.file) from error
         if int(self.meta("format") or FORMAT) > FORMAT:
@@ -160,12 +163,10 @@ class Manifest:
         self._db.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in paths))
 
 
-def _laid(row: tuple[object, ...]) -> Laid:
+def _laid(row: Any) -> Laid:
     path, sha256, size, version, why, pinned, generated, used, inode, mtime_ns, ctime_ns, pending = row
-    seen = None if inode is None else Seen(inode, size, mtime_ns, ctime_ns)  # type: ignore[arg-type]
-    return Laid(
-        path, sha256, size, version, why, bool(pinned), bool(generated), used, seen, pending  # type: ignore[arg-type]
-    )
+    seen = None if inode is None else Seen(inode, size, mtime_ns, ctime_ns)
+    return Laid(path, sha256, size, version, why, bool(pinned), bool(generated), used, seen, pending)
 
 
 def _explain(error: sqlite3.DatabaseError, file: str) -> Exception:
@@ -174,4 +175,6 @@ def _explain(error: sqlite3.DatabaseError, file: str) -> Exception:
         return DiskError(f"{file}: {text}", hint="make room, or set MEMFS_STATE_DIR to a folder you may write")
     if "locked" in text:
         return DiskError(f"{file}: another memfs command has held it for {BUSY_TIMEOUT_S} s", hint="try again")
-    return CorruptError(f"{file}: {text}", hint="delete that file and boot again: files on disk are kept, and compared anew")
+    return CorruptError(
+        f"{file}: {text}", hint="delete that file and boot again: files on disk are kept, and compared anew"
+    )

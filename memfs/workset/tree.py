@@ -14,7 +14,7 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from memfs.errors import ConfigError, DiskError, NotFoundError
 from memfs.workset.manifest import Manifest, Seen
@@ -92,7 +92,7 @@ class Tree:
 
     def _write_mark(self, corpus: str, state: str) -> None:
         quoted = corpus.replace("\\", "\\\\").replace('"', '\\"')
-        text = f'# A memfs working set. What it is: https://pypi.org/project/agent-memfs\ncorpus = "{quoted}"\nstate = "{state}"\n'
+        text = f'# A memfs working set: memfs status says what lies here.\ncorpus = "{quoted}"\nstate = "{state}"\n'
         self.write("", MARK, text.encode(), None, mode=0o644)
 
     # -- safe access ---------------------------------------------------------------
@@ -112,10 +112,8 @@ class Tree:
         parent, _, name = path.rpartition("/")
         above = self.folder(parent, make=make)
         if make:
-            try:
+            with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=above)
-            except FileExistsError:
-                pass
         try:
             fd = os.open(name, _FOLDER_FLAGS, dir_fd=above)
         except OSError as error:
@@ -226,7 +224,7 @@ class Tree:
                     _unlink(name, fd)
 
     def files(self) -> Iterator[tuple[str, Seen]]:
-        """Yield (path, what is seen) of every plain file in the tree, memfs's own left out; symlinks are not followed."""
+        """Yield (path, what is seen) of every plain file, memfs's own left out; symlinks are not followed."""
         yield from self._walk("")
 
     def _walk(self, folder: str) -> Iterator[tuple[str, Seen]]:
@@ -262,10 +260,8 @@ def _link_new(temporary: str, name: str, fd: int) -> None:
 
 
 def _unlink(name: str, fd: int) -> None:
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=fd)
-    except FileNotFoundError:
-        pass
 
 
 def _open_root(root: str, *, make: bool) -> int:

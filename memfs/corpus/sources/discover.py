@@ -99,10 +99,12 @@ def _remote(url: str) -> Iterator[SourceFile | Skipped]:
         if not found and filesystem.exists(root):
             found = {root: filesystem.info(root)}
     except (ImportError, ValueError) as error:
-        raise ConfigError(f"{label}: {redact(str(error))}", hint="install the fsspec package for this kind of URL") from error
+        raise ConfigError(
+            f"{label}: {redact(str(error))}", hint="install the fsspec package for this kind of URL"
+        ) from error
     except FileNotFoundError as error:
         raise NotFoundError(f"{label}: not found", hint="check the bucket and prefix") from error
-    except Exception as error:  # noqa: BLE001 - fsspec's many back ends share no error class
+    except Exception as error:
         raise _explain(error, label) from error
     if not found:
         raise NotFoundError(f"{label}: nothing there", hint="check the bucket and prefix")
@@ -120,14 +122,20 @@ def _remote_file(filesystem: Any, root: str, path: str, info: dict[str, Any], la
         label=f"{label.rstrip('/')}/{name}" if path != root else label,
         size=int(info.get("size") or 0),
         mtime=_utc(when),
-        open=lambda: filesystem.open(path, "rb", cache_type="none" if (info.get("size") or 0) < 1 << 16 else "readahead"),
+        open=lambda: filesystem.open(
+            path, "rb", cache_type="none" if (info.get("size") or 0) < 1 << 16 else "readahead"
+        ),
     )
 
 
 def _utc(when: object) -> datetime:
     if isinstance(when, datetime):
         return when.astimezone(timezone.utc)
-    return datetime.fromtimestamp(float(when), tz=timezone.utc) if isinstance(when, (int, float)) else datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return (
+        datetime.fromtimestamp(float(when), tz=timezone.utc)
+        if isinstance(when, (int, float))
+        else datetime(1970, 1, 1, tzinfo=timezone.utc)
+    )
 
 
 def _label(url: str) -> str:
