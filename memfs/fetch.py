@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from memfs.corpus.catalog import Place
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
+from memfs.corpus.terms import query_terms
 from memfs.errors import InputError
 from memfs.recall import synthesis
 from memfs.recall.evidence import Evidence
@@ -121,7 +122,8 @@ def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranke
     if k < 1:
         raise InputError("k must be positive", hint="leave -k out for 10")
     ranked = rank(corpus, question, scope)
-    return ranked[:k] if is_relevant(ranked) else []
+    relevant = is_relevant(ranked, query_terms(question), len(corpus.catalog()))
+    return ranked[:k] if relevant else []
 
 
 def _files(places: object) -> list[Place]:
@@ -163,5 +165,5 @@ def _wanted(place: Place, version: int, why: str) -> Wanted:
 
 def _coverage(corpus: Corpus, tree: Tree | None) -> Coverage:
     catalog = corpus.catalog()
-    here = 0 if tree is None else sum(1 for _ in tree.files())
+    here = 0 if tree is None else tree.manifest.count()
     return Coverage(corpus.version, catalog.file_count, len(catalog), here)

@@ -12,6 +12,7 @@ from memfs.boot import boot as boot_verb
 from memfs.config import Config, load
 from memfs.corpus.location import parse
 from memfs.corpus.records import Commit, Document, FileInfo
+from memfs.workset.cache import HostCache
 
 if TYPE_CHECKING:
     from memfs.add import Added
@@ -45,6 +46,7 @@ class Memory:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self._cache = HostCache(config.cache_dir)
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -85,6 +87,7 @@ class Memory:
         """Return the `k` best passages, best first; nothing is written."""
         from memfs.fetch import recall
 
+        self.refresh()
         return recall(self.corpus, question, k=k, scope=_scope(under, since, until))
 
     def fetch(
@@ -93,15 +96,29 @@ class Memory:
     ) -> Answer:  # fmt: skip
         """Answer with citations, and lay the supporting files into the tree at `directory` (default: ./memory)."""
         from memfs.fetch import fetch
-        from memfs.workset.cache import HostCache
         from memfs.workset.tree import Tree
 
+        self.refresh()
         root = directory or self.config.tree
         with Tree.open(root, self.config.state_dir, corpus=self.corpus.uri) as tree:
             return fetch(
-                self.corpus, question, tree=tree, cache=HostCache(self.config.cache_dir), k=k,
+                self.corpus, question, tree=tree, cache=self._cache, k=k,
                 budget_tokens=budget_tokens, scope=_scope(under, since, until),
             )  # fmt: skip
+
+    def warm(self, *, prefetch_bytes: int = 256 << 20) -> int:
+        """Load indices, catalogue and model, and bring the files into the host's cache if they are at most that many bytes.
+
+        For a process that answers many questions. Returns the number of files brought.
+        """
+        from memfs.workset.gather import prefetch
+
+        self.corpus.warm()
+        return prefetch(self.corpus, self._cache, prefetch_bytes) if prefetch_bytes else 0
+
+    def refresh(self) -> int:
+        """Move to the newest version of the corpus and return its number; `fetch` and `recall` do it by themselves."""
+        return self.corpus.refresh()
 
     def files(self, under: str = "") -> Iterator[FileInfo]:
         """Yield what the corpus holds below the folder `under`, sorted by path."""

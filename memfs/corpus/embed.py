@@ -76,7 +76,6 @@ class StaticEmbedder:
         for file in (weights, vocabulary):
             if not file.exists():
                 raise ConfigError(f"wordllama ships no {file.name}", hint="pip install 'wordllama>=0.4,<0.5'")
-        self._np = np
         self._vectors = np.array(_read_matrix(weights, self.dimensions), dtype=np.float32)
         self._tokenizer = Tokenizer.from_file(str(vocabulary))
         self._tokenizer.no_padding()
@@ -85,7 +84,8 @@ class StaticEmbedder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Embedder.embed`."""
-        np = self._np
+        import numpy as np
+
         words = [text[:STATIC_CHARS_MAX].split() for text in texts]
         distinct = list(dict.fromkeys(chain.from_iterable(words)))
         self._learn(distinct)

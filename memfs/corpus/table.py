@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
@@ -421,7 +421,10 @@ class Corpus:
         known = self._known([*documents, *doomed])
         documents = _drop_collisions(documents, known, refused, skip)
         changed = [d for d in documents.values() if not _is_same(known.get(paths.fold(d.path)), d)]
-        buried = [known[key] for key in map(paths.fold, doomed) if key in known and known[key].live]
+        stored = {paths.fold(path) for path in documents}
+        # A path that is put and deleted in one commit is put.
+        gone = dict.fromkeys(key for key in map(paths.fold, doomed) if key not in stored)
+        buried = [known[key] for key in gone if key in known and known[key].live]
         return _Decision(len(documents), changed, buried, known, refused)
 
     def _prepare(self, changed: Sequence[Document]) -> pa.Table:
@@ -589,7 +592,7 @@ def _gate(put: Iterable[Document], skip: bool) -> tuple[dict[str, Document], lis
                 raise
             refused.append(Skipped(error.path, error.reason))
             continue
-        kept[path] = document
+        kept[path] = document if path == document.path else replace(document, path=path)
     return kept, refused
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
-__all__ = ["ANALYZER", "analyse", "plain_words", "query_terms"]
+__all__ = ["ANALYZER", "STOP_WORDS", "analyse", "plain_words", "query_terms"]
 
 ANALYZER = 1
 

@@ -10,7 +10,7 @@ points of turn recall@10 (docs/decisions/003-recall-without-a-model.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -26,6 +26,8 @@ CANDIDATES = 200
 """Of each leg."""
 VECTOR_WEIGHT = 0.3
 SPEAKER_BOOST = 1.4
+UNIQUE_ID_CHARS = 16
+"""An id as long as this (a uuid) names one message everywhere; a short one (`D1:3`) only in its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,19 @@ def rank(corpus: Corpus, question: str, scope: Scope) -> list[Ranked]:
         if place is not None:
             boost = SPEAKER_BOOST if len(names) == 1 and place.speaker in names else 1.0
             ranked.append(Ranked(place, score * boost, words.get(row_id, 0.0), near.get(row_id, 0.0)))
-    return sorted(ranked, key=lambda r: (-r.score, r.place.path, r.place.seq))
+    return list(_once(sorted(ranked, key=lambda r: (-r.score, r.place.path, r.place.seq))))
+
+
+def _once(ranked: Iterable[Ranked]) -> Iterator[Ranked]:
+    """Leave out copies: a resumed or forked session repeats its history under the same message ids."""
+    seen: set[tuple[str, int]] = set()
+    for item in ranked:
+        origin, length = item.place.origin, item.place.end - item.place.start
+        if origin is not None and len(origin) >= UNIQUE_ID_CHARS:
+            if (origin, length) in seen:
+                continue
+            seen.add((origin, length))
+        yield item
 
 
 def _search_meaning(corpus: Corpus, question: str, scope: Scope) -> list[Hit]:

@@ -1,16 +1,34 @@
-"""Say when nothing relevant was found, rather than show the least bad passages."""
+"""Say when nothing relevant was found, rather than show the least bad passages.
+
+Measured on 80 LoCoMo questions asked of their own conversation (2 dropped) and of 949
+technical pages that know nothing of them (5 kept). A passage that a question is about
+scores at least 0.28 of the rarest possible word's weight per question term; or it is
+close in meaning without sharing a word.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from memfs.corpus.terms import STOP_WORDS
 from memfs.recall.rank import Ranked
 
 __all__ = ["is_relevant"]
 
-SIMILARITY_MIN = 0.30
+WORDS_MIN = 0.28
+"""BM25 of the best passage, per question term, over ln(1 + passages): the weight of a word that occurs once."""
+SIMILARITY_MIN = 0.45
+SMALL_CORPUS = 200
+"""Below it every word is common, and weights say nothing: any shared word counts."""
+LOOKED_AT = 10
 
 
-def is_relevant(ranked: Sequence[Ranked]) -> bool:
-    """Return whether the best passages bear on the question at all."""
-    return any(r.words > 0 or r.similarity >= SIMILARITY_MIN for r in ranked[:10])
+def is_relevant(ranked: Sequence[Ranked], terms: Sequence[str], passages: int) -> bool:
+    """Return whether the best of the ranked passages bear on a question of these `terms`, in a corpus of `passages`."""
+    best = ranked[:LOOKED_AT]
+    words = max((r.words for r in best), default=0.0)
+    if words and (passages < SMALL_CORPUS or STOP_WORDS.issuperset(terms)):
+        return True
+    weight = words / max(1, len(terms)) / math.log1p(max(1, passages))
+    return weight >= WORDS_MIN or any(r.similarity >= SIMILARITY_MIN for r in best)

@@ -43,7 +43,8 @@ def apply(plan: Plan, tree: Tree, contents: Mapping[str, bytes]) -> Applied:
     for step in steps:
         _verify(step.wanted, contents[step.wanted.path])
     now = int(time.time())
-    before = _announce(tree, steps, now)
+    known_steps = plan.having(Action.ADOPT, Action.PRESENT)
+    before = _announce(tree, steps, known_steps, now)
     settled: list[Laid] = []
     kept = list(plan.having(Action.EDITED, Action.CONFLICT))
     refused = list(plan.having(Action.REFUSED))
@@ -51,7 +52,7 @@ def apply(plan: Plan, tree: Tree, contents: Mapping[str, bytes]) -> Applied:
         for step in steps:
             _lay(step, tree, contents, now, settled, kept, refused)
     finally:
-        known = [_known(step, before.get(step.wanted.path), now) for step in plan.having(Action.ADOPT, Action.PRESENT)]
+        known = [_known(step, before.get(step.wanted.path), now) for step in known_steps]
         _settle(tree.manifest, before, steps, [*settled, *known])
     return Applied(len(settled), sum(f.size for f in settled), tuple(kept), tuple(refused))
 
@@ -63,10 +64,10 @@ def _verify(wanted: Wanted, data: bytes) -> None:
         )
 
 
-def _announce(tree: Tree, steps: tuple[Step, ...], now: int) -> dict[str, Laid]:
+def _announce(tree: Tree, steps: tuple[Step, ...], known_steps: tuple[Step, ...], now: int) -> dict[str, Laid]:
     """Write the pending rows and sweep what a killed run left; return the rows as they were."""
-    before = tree.manifest.all()
-    tree.sweep({path.rpartition("/")[0] for path, laid in before.items() if laid.pending})
+    before = tree.manifest.some(step.wanted.path for step in (*steps, *known_steps))
+    tree.sweep({path.rpartition("/")[0] for path in tree.manifest.pending()})
     coming = []
     for step in steps:
         old = before.get(step.wanted.path)

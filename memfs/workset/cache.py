@@ -84,6 +84,11 @@ class HostCache:
                 found[sha256] = data
         return found
 
+    def has(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Return those of the digests that are here, by name only."""
+        blobs = self._open()
+        return frozenset(sha256 for sha256 in hashes if sha256 in blobs)
+
     def keep(self, contents: Mapping[str, bytes]) -> None:
         """Keep bytes under their sha256 digest, in one transaction."""
         import sqlite3

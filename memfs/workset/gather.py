@@ -11,7 +11,9 @@ from memfs.workset.cache import HostCache
 if TYPE_CHECKING:
     from memfs.corpus.table import Corpus
 
-__all__ = ["gather"]
+PREFETCH_FILES = 5_000
+
+__all__ = ["gather", "prefetch"]
 
 
 def gather(corpus: Corpus, wanted: Iterable[tuple[str, str]], cache: HostCache | None) -> dict[str, bytes]:
@@ -34,3 +36,19 @@ def gather(corpus: Corpus, wanted: Iterable[tuple[str, str]], cache: HostCache |
     if cache:
         cache.keep({file.sha256: file.data for file in fresh.values()})
     return found | {path: file.data for path, file in fresh.items()}
+
+
+def prefetch(corpus: Corpus, cache: HostCache, bytes_max: int) -> int:
+    """Bring every file of the corpus into the host's cache if they are at most `bytes_max` together; return how many.
+
+    Files lie in the table in path order, so this takes some 20 requests for 50 MB, and later
+    fetches on this host take none for content.
+    """
+    infos = list(corpus.files())
+    if sum(info.size for info in infos) > bytes_max:
+        return 0
+    have = cache.has([info.sha256 for info in infos])
+    missing = [info for info in infos if info.sha256 not in have]
+    for at in range(0, len(missing), PREFETCH_FILES):
+        gather(corpus, ((info.path, info.sha256) for info in missing[at : at + PREFETCH_FILES]), cache)
+    return len(missing)

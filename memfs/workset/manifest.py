@@ -147,6 +147,14 @@ class Manifest:
         rows = (self._db.execute(one, (path,)).fetchone() for path in wanted)
         return {row[0]: _laid(row) for row in rows if row is not None}
 
+    def pending(self) -> list[str]:
+        """Return the paths that a run announced and did not settle: it was killed."""
+        return [row[0] for row in self._db.execute("SELECT path FROM files WHERE pending IS NOT NULL")]
+
+    def count(self) -> int:
+        """Return how many files of the corpus were laid."""
+        return int(self._db.execute("SELECT count(*) FROM files WHERE NOT generated").fetchone()[0])
+
     def record(self, files: Iterable[Laid]) -> None:
         """Insert or replace the rows of `files`."""
         values = (

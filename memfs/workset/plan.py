@@ -118,7 +118,7 @@ def _gate(path: str) -> str:
 
 
 def _collisions(wanted: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Yield (path, reason) of those that cannot lie beside the others: a folder beats a file, the first name the next."""
+    """Yield (path, reason) of those that cannot lie beside the others: a folder beats a file, a first name the next."""
     folders = {paths.fold(folder): folder for path in wanted for folder in paths.ancestors(path)}
     first: dict[str, str] = {}
     for path in sorted(wanted):
