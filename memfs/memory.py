@@ -107,7 +107,7 @@ class Memory:
             )  # fmt: skip
 
     def warm(self, *, prefetch_bytes: int = 256 << 20) -> int:
-        """Load indices, catalogue and model, and bring the files into the host's cache if they are at most that many bytes.
+        """Load indices, catalogue and model, and bring the files into the host's cache if they are so few bytes.
 
         For a process that answers many questions. Returns the number of files brought.
         """

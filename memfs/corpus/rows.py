@@ -16,7 +16,7 @@ from memfs.corpus.records import Document, FileBytes, FileInfo
 from memfs.corpus.schema import TOMBSTONE
 from memfs.errors import CorruptError
 
-__all__ = ["FILE_COLUMNS", "Known", "documents_to_rows", "file_infos", "known_files", "rows_to_files", "tombstones"]
+__all__ = ["FILE_COLUMNS", "Known", "documents_to_rows", "file_infos", "known_files", "mixed_files", "rows_to_files", "tombstones"]
 
 FILE_COLUMNS = ["path", "seq", "file_sha256", "file_size", "mtime", "kind", "title", "source", "event_time"]
 
@@ -126,6 +126,23 @@ def known_files(rows: pa.Table) -> dict[str, Known]:
             path = row["path"] if live else before.path
             found[key] = Known(path, sha256, max(before.rows, row["seq"] + 1), live or before.live)
     return found
+
+
+def mixed_files(rows: pa.Table) -> set[str]:
+    """Return the path keys, of rows (path_key, seq, file_sha256, kind), that two writers left as no one's file.
+
+    A row is doubled, or the live ones are of two versions, or do not count from 0 up.
+    """
+    found: dict[str, list[tuple[int, bytes, bool]]] = {}
+    for row in rows.to_pylist():
+        found.setdefault(row["path_key"], []).append((row["seq"], row["file_sha256"], row["kind"] != TOMBSTONE))
+    return {key for key, parts in found.items() if _is_mixed(parts)}
+
+
+def _is_mixed(parts: list[tuple[int, bytes, bool]]) -> bool:
+    live = sorted((seq, sha256) for seq, sha256, is_live in parts if is_live)
+    doubled = len({seq for seq, _, _ in parts}) < len(parts)
+    return doubled or len({sha256 for _, sha256 in live}) > 1 or [seq for seq, _ in live] != list(range(len(live)))
 
 
 def rows_to_files(rows: pa.Table) -> dict[str, FileBytes]:

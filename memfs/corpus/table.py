@@ -463,15 +463,15 @@ class Corpus:
             raise explain(error, self.uri) from error
 
     def _repair(self, data: pa.Table) -> None:
-        """The lease was lost while committing: if another writer stored the same ids, keep one row of each."""
+        """The lease was lost while committing: a file that two writers mixed becomes wholly the one of `data`."""
         self._lease = None
-        with self.writing():
-            for chunk in _chunks(data.column("id").to_pylist(), IN_LIST_MAX):
-                where = f"id IN ({', '.join(map(_quoted, chunk))})"
-                stored = self._select(where, ["id"]).column("id").to_pylist()
-                if len(stored) > len(set(stored)):
-                    self._table.delete(where)
-                    self._send(data.filter(pa.compute.is_in(data["id"], pa.array(chunk))), append=True)
+        with self.writing(publish=False):
+            for chunk in _chunks(pa.compute.unique(data["path_key"]).to_pylist(), IN_LIST_MAX):
+                stored = self._select(f"path_key IN ({', '.join(map(_quoted, chunk))})", MERGE_COLUMNS)
+                mixed = sorted(rows_module.mixed_files(stored))
+                if mixed:
+                    self._table.delete(f"path_key IN ({', '.join(map(_quoted, mixed))})")
+                    self._send(data.filter(pa.compute.is_in(data["path_key"], pa.array(mixed))), append=True)
 
     # -- indices -----------------------------------------------------------------
 
