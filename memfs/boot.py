@@ -36,7 +36,7 @@ class Receipt:
     """Of the corpus, None if it could not be asked; larger than `corpus_version` where a map is out of date."""
     tree: str
     files_here: int
-    """Of the map, on disk now (written, or there already)."""
+    """Of the corpus, on disk now (written, or there already); indices that memfs makes are not counted."""
     bytes_here: int
     files_written: int
     total_files: int
@@ -94,7 +94,7 @@ def boot(
             with opened.manifest.writing():
                 _remember(opened, found)
     away = {step.wanted.path for step in (*kept, *refused)}
-    here = [file for file in chosen if file.path not in away]
+    here = [file for file in chosen if file.path not in away and not file.generated]
     return Receipt(
         corpus=location.uri,
         corpus_version=found.boot_set.corpus_version,

@@ -19,9 +19,11 @@ class Status:
     corpus_version: int
     """Of the last boot."""
     files_here: int
+    """Of the corpus, on disk, edited or not."""
     files_total: int
     """Of the corpus, as the last boot said."""
     clean: int
+    """Of `files_here`, those as they were laid."""
     modified: tuple[str, ...]
     new: tuple[str, ...]
     deleted: tuple[str, ...]
@@ -32,16 +34,17 @@ def status(tree: Tree, corpus: str) -> Status:
     """Compare the disk with the manifest."""
     laid = tree.manifest.all()
     found = dict(tree.files())
-    modified = tuple(p for p, seen in found.items() if p in laid and not is_clean(tree, laid[p], seen))
+    stored = [p for p in found if p in laid and not laid[p].generated]
+    modified = tuple(p for p in stored if not is_clean(tree, laid[p], found[p]))
     new = tuple(p for p in found if p not in laid)
     deleted = tuple(p for p, row in laid.items() if p not in found and row.pending is None)
     return Status(
         tree=tree.root,
         corpus=corpus,
         corpus_version=int(tree.manifest.meta("boot_version") or 0),
-        files_here=len(found),
+        files_here=len(stored),
         files_total=int(tree.manifest.meta("total_files") or 0),
-        clean=len(found) - len(modified) - len(new),
+        clean=len(stored) - len(modified),
         modified=modified,
         new=new,
         deleted=deleted,
