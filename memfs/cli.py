@@ -124,15 +124,15 @@ def _open(config: Config, version: int | None = None) -> Corpus:
 
 
 @contextmanager
-def _maybe_tree(config: Config) -> Iterator[Any]:
-    """The tree, if the folder is one; None if it does not exist or is no memfs tree."""
+def _maybe_tree(config: Config, make_for: str | None = None) -> Iterator[Any]:
+    """The tree, if the folder is one; with the corpus URI `make_for`, an absent or empty folder is made one. Else None."""
     from memfs.workset.tree import Tree, read_mark
 
-    mark = read_mark(config.tree)
-    if mark is None:
+    free = not os.path.isdir(config.tree) or not os.listdir(config.tree)
+    if read_mark(config.tree) is None and not (make_for and free):
         yield None
         return
-    with Tree.open(config.tree, config.state_dir) as tree:
+    with Tree.open(config.tree, config.state_dir, corpus=make_for) as tree:
         yield tree
 
 
@@ -272,7 +272,7 @@ def fetch(
     config = _config(corpus=corpus, tree=tree)
     scope = Scope(paths.prefix(under), _when(since, "since"), _when(until, "until"))
     opened = _open(config)
-    with _maybe_tree(config) as laid:
+    with _maybe_tree(config, None if dry_run else opened.uri) as laid:
         answer = verb.fetch(
             opened,
             question,
@@ -284,8 +284,8 @@ def fetch(
             dry_run=dry_run,
         )
     _print(answer, as_json, answer_text)
-    if laid is None:
-        click.echo(f"note: {config.tree} is no memfs tree, so no files were laid: memfs boot makes one", err=True)
+    if laid is None and not dry_run:
+        click.echo(f"note: no files were laid, {config.tree} is no memfs tree: memfs boot makes one", err=True)
 
 
 @cli.command()
@@ -383,6 +383,8 @@ def export(directory: str, under: str, corpus: str | None, as_json: bool, dry_ru
         as_json,
         lambda d: f"{word} {d.files:,} files, {size_text(d.bytes)}, of corpus version {d.version} to {d.folder}",
     )
+    for item in done.refused:
+        click.echo(f"refused: {item.name}: {item.reason}", err=True)
 
 
 @cli.command()

@@ -144,6 +144,9 @@ def _file_layer(file: str) -> list[tuple[str, dict[str, str]]]:
     unknown = sorted(set(values) - set(FILE_KEYS))
     if unknown:
         raise ConfigError(f"{file}: unknown setting {unknown[0]!r}", hint=f"known: {', '.join(FILE_KEYS[:-1])}")
+    wrong = next((name for name, value in values.items() if not isinstance(value, str | int)), None)
+    if wrong:
+        raise ConfigError(f"{file}: {wrong} must be a text or a whole number", hint="mend the file, or delete it")
     return [(file, {name: str(value) for name, value in values.items()})]
 
 

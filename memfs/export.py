@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from memfs import paths
-from memfs.corpus.records import FileBytes, FileInfo
+from memfs.corpus.records import FileBytes, FileInfo, Skipped
 from memfs.corpus.table import Corpus
 from memfs.errors import DiskError, InputError
 
@@ -25,6 +25,8 @@ class Exported:
     bytes: int
     folder: str
     version: int
+    refused: tuple[Skipped, ...] = ()
+    """Files that cannot lie beside another one: its folder is a file, or it is a folder."""
 
 
 def export(
@@ -41,15 +43,18 @@ def export(
         raise InputError(f"{folder} is not an empty folder", hint="export into a new folder; nothing there is touched")
     prefix = paths.prefix(under)
     files = size = 0
+    refused: list[Skipped] = []
     for batch in _batches(corpus.files(prefix)):
         files, size = files + len(batch), size + sum(info.size for info in batch)
         if not dry_run:
             for file in corpus.read([info.path for info in batch]).values():
-                _write(folder, file.path[len(prefix) :], file)
+                if not _write(folder, file.path[len(prefix) :], file):
+                    refused.append(Skipped(file.path, "another file is its folder, or lies in it"))
+                    files, size = files - 1, size - len(file.data)
         progress(files, size)
     if not dry_run:
         os.makedirs(folder, exist_ok=True)
-    return Exported(files, size, folder, corpus.version)
+    return Exported(files, size, folder, corpus.version, tuple(refused))
 
 
 def _batches(infos: Iterator[FileInfo]) -> Iterator[list[FileInfo]]:
@@ -65,13 +70,10 @@ def _batches(infos: Iterator[FileInfo]) -> Iterator[list[FileInfo]]:
         yield batch
 
 
-def _write(folder: str, relative: str, file: FileBytes) -> None:
+def _write(folder: str, relative: str, file: FileBytes) -> bool:
+    """Write the file whole, or not at all; False if a file and a folder would need the same name."""
     place = paths.joined(folder, relative)
-    temporary = (
-        f"{place}.{secrets.token_hex(4)}.tmp"
-        if len(os.path.basename(place)) < 200
-        else os.path.join(folder, f".memfs-{secrets.token_hex(4)}.tmp")
-    )
+    temporary = os.path.join(folder, f".memfs-{secrets.token_hex(4)}.tmp")
     try:
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with open(temporary, "xb") as handle:
@@ -79,9 +81,17 @@ def _write(folder: str, relative: str, file: FileBytes) -> None:
         micros = int(file.mtime.timestamp() * 1_000_000)
         os.utime(temporary, ns=(micros * 1_000, micros * 1_000))
         os.replace(temporary, place)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError):
+        _remove(temporary)
+        return False
     except OSError as error:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+        _remove(temporary)
         raise DiskError(
             f"{folder}: {error.strerror}", hint="make room or choose another folder, and export again"
         ) from error
+    return True
+
+
+def _remove(file: str) -> None:
+    if os.path.exists(file):
+        os.unlink(file)

@@ -12,7 +12,7 @@ from memfs.errors import InputError
 from memfs.recall import synthesis
 from memfs.recall.evidence import Evidence
 from memfs.recall.rank import Ranked, rank, with_text
-from memfs.recall.relevance import is_relevant
+from memfs.recall.relevance import relevant
 from memfs.workset.apply import Applied, apply
 from memfs.workset.cache import HostCache
 from memfs.workset.gather import gather
@@ -42,7 +42,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class LaidFile:
-    """What became of a supporting file: `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `too large`."""
+    """What became of a supporting file.
+
+    `outcome` is `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `too large`, or `not laid` without a tree.
+    """
 
     path: str
     size: int
@@ -122,8 +125,7 @@ def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranke
     if k < 1:
         raise InputError("k must be positive", hint="leave -k out for 10")
     ranked = rank(corpus, question, scope)
-    relevant = is_relevant(ranked, query_terms(question), len(corpus.catalog()))
-    return ranked[:k] if relevant else []
+    return relevant(ranked, query_terms(question), len(corpus.catalog()))[:k]
 
 
 def _files(places: object) -> list[Place]:
@@ -144,10 +146,12 @@ def _bodies(corpus: Corpus, ranked: Sequence[Ranked], contents: dict[str, bytes]
 def _lay(
     corpus: Corpus, question: str, places: Sequence[Place], contents: dict[str, bytes], tree: Tree | None, dry_run: bool
 ) -> list[LaidFile]:
+    if tree is None:
+        return [LaidFile(place.path, place.file_size, "not laid") for place in places]
     why = f"fetch: {' '.join(question.split())[:200]}"
     plan = diff((_wanted(place, corpus.version, why) for place in places), tree)
     outcomes = {step.wanted.path: _outcome(step) for step in plan.steps}
-    if tree is not None and not dry_run:
+    if not dry_run:
         done: Applied = apply(plan, tree, contents)
         outcomes |= {step.wanted.path: _outcome(step) for step in (*done.kept, *done.refused)}
     return [outcomes[place.path] for place in places]

@@ -39,8 +39,8 @@ def jsonable(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
         found = {name: jsonable(item) for name, item in fields if not isinstance(item, BootSet)}
-        citation = getattr(value, "citation", None)
-        return {"citation": citation, **found} if citation else found
+        derived = {name: getattr(value, name) for name in ("citation", "found") if hasattr(value, name)}
+        return derived | found
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
@@ -147,12 +147,13 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
         rest = answer.evidence[answer.shown :]
         yield f"\nbeyond the token budget: {', '.join(e.citation for e in rest[:LINES_MAX])}"
     yield "\nfiles:"
-    yield from (f"  {line}" for line in map(_file_line, answer.files))
+    yield from (f"  {_file_line(file, answer.dry_run)}" for file in answer.files)
     yield _coverage_line(answer)
 
 
-def _file_line(file: LaidFile) -> str:
-    said = {"write": "here now", "replace": "here now, newer", "present": "was here"}.get(file.outcome, file.outcome)
+def _file_line(file: LaidFile, dry_run: bool) -> str:
+    here = "would be laid" if dry_run else "here now"
+    said = {"write": here, "replace": f"{here}, newer", "present": "was here"}.get(file.outcome, file.outcome)
     return f"{file.path} ({size_text(file.size)}, {said}{': ' + file.reason if file.reason else ''})"
 
 

@@ -229,6 +229,7 @@ class Proxy:
             task.cancel()
         if left:
             self._loop.run_until_complete(asyncio.wait(left))
+            self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     def _run(self) -> None:
@@ -255,9 +256,14 @@ class Proxy:
             writer.transport.abort()
             return
         counter = _RequestCounter(self)
-        await asyncio.gather(
-            self._pump(reader, up_writer, counter, None), self._pump(up_reader, writer, None, self.cut_after_bytes)
-        )
+        try:
+            await asyncio.gather(
+                self._pump(reader, up_writer, counter, None), self._pump(up_reader, writer, None, self.cut_after_bytes)
+            )
+        finally:
+            # A `close` flushes what is left to send; once the loop has stopped there is no one to do it.
+            for end in (writer, up_writer):
+                end.close() if self._thread.is_alive() else end.transport.abort()
 
     async def _pump(
         self,

@@ -119,11 +119,13 @@ class SentenceTransformerEmbedder:
     def __init__(self, model: str) -> None:
         try:
             from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
         except ImportError as error:
             raise ConfigError(
                 f"the embedder sentence-transformers:{model} needs a package that is not installed",
                 hint="pip install 'agent-memfs[transformers]'",
             ) from error
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
             self._model: Any = SentenceTransformer(model)
         except (OSError, ValueError, RuntimeError) as error:
@@ -132,7 +134,8 @@ class SentenceTransformerEmbedder:
                 hint="give a folder that holds the model, or check the hub's name and the network",
             ) from error
         self.name = f"sentence-transformers:{model}"
-        self.dimensions = int(self._model.get_sentence_embedding_dimension())
+        # Asked of the model itself: the method that tells has changed its name between versions.
+        self.dimensions = int(self._model.encode(["x"], show_progress_bar=False).shape[1])
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Embedder.embed`."""

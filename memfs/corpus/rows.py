@@ -16,7 +16,16 @@ from memfs.corpus.records import Document, FileBytes, FileInfo
 from memfs.corpus.schema import TOMBSTONE
 from memfs.errors import CorruptError
 
-__all__ = ["FILE_COLUMNS", "Known", "documents_to_rows", "file_infos", "known_files", "mixed_files", "rows_to_files", "tombstones"]
+__all__ = [
+    "FILE_COLUMNS",
+    "Known",
+    "documents_to_rows",
+    "file_infos",
+    "known_files",
+    "mixed_files",
+    "rows_to_files",
+    "tombstones",
+]
 
 FILE_COLUMNS = ["path", "seq", "file_sha256", "file_size", "mtime", "kind", "title", "source", "event_time"]
 
@@ -83,8 +92,8 @@ def _vectors(documents: Sequence[Document], embedder: Embedder) -> pa.Array:
     at = 0
     for document in documents:
         end = at + len(document.passages)
-        if document.kind == "transcript":
-            full[at:end] = searchable.mix(full[at:end])
+        turns = at + searchable.first_turn(document)
+        full[turns:end] = searchable.mix(full[turns:end])
         at = end
     # A text without a known token has no direction: no vector, rather than one that is nearest to everything.
     mask &= full.any(axis=1)

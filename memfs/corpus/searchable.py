@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["embedded", "mix", "terms", "text"]
+__all__ = ["embedded", "first_turn", "mix", "terms", "text"]
 
 OWN_TIMES, SPEAKER_TIMES, DATE_TIMES = 4, 4, 2
 NEIGHBOUR_TIMES = (2, 1)
 """At one turn's distance, at two."""
 NEIGHBOUR_TERMS = 48
-NEIGHBOUR_CHARS = 1_000
-"""Ample for 48 terms; a pasted log is not analysed four times."""
+NEIGHBOUR_CHARS = 2_000
 MIX = (0.5, 0.25)
 
 
@@ -44,19 +43,26 @@ def text(document: Document, passage: Passage) -> str | None:
 def terms(document: Document) -> list[str | None]:
     """Return each passage's index terms, joined by spaces; None where there is no text."""
     own = [None if p.text is None else analyse(p.text) for p in document.passages]
-    if document.kind == "transcript":
-        return _turn_terms(document.passages, own)
     title = analyse(document.title)
-    return [
+    first = first_turn(document)
+    alone = [
         None if mine is None else _joined((title, 1), (_date_terms(passage), 1), (mine, 1))
-        for passage, mine in zip(document.passages, own, strict=True)
+        for passage, mine in zip(document.passages[:first], own[:first], strict=True)
     ]
+    return [*alone, *_turn_terms(document.passages[first:], own[first:])]
 
 
-def _turn_terms(passages: Sequence[Passage], own: Sequence[str | None]) -> list[str | None]:
-    short = ["" if p.text is None else _first_terms(mine or "") for p, mine in zip(passages, own, strict=True)]
+def first_turn(document: Document) -> int:
+    """Return the position of a transcript's first turn, after its header; in other files all passages stand alone."""
+    if document.kind != "transcript":
+        return len(document.passages)
+    return next((at for at, p in enumerate(document.passages) if p.speaker is not None), len(document.passages))
+
+
+def _turn_terms(turns: Sequence[Passage], own: Sequence[str | None]) -> list[str | None]:
+    short = [_first_terms(mine or "") for mine in own]
     made: list[str | None] = []
-    for at, (passage, mine) in enumerate(zip(passages, own, strict=True)):
+    for at, (passage, mine) in enumerate(zip(turns, own, strict=True)):
         if mine is None:
             made.append(None)
             continue
@@ -64,7 +70,7 @@ def _turn_terms(passages: Sequence[Passage], own: Sequence[str | None]) -> list[
             (short[beside], times)
             for distance, times in enumerate(NEIGHBOUR_TIMES, 1)
             for beside in (at - distance, at + distance)
-            if 0 <= beside < len(passages)
+            if 0 <= beside < len(turns)
         ]
         speaker = (analyse(passage.speaker or ""), SPEAKER_TIMES)
         made.append(_joined((mine, OWN_TIMES), speaker, (_date_terms(passage), DATE_TIMES), *near))
@@ -72,7 +78,8 @@ def _turn_terms(passages: Sequence[Passage], own: Sequence[str | None]) -> list[
 
 
 def _first_terms(joined: str) -> str:
-    return " ".join(joined[: NEIGHBOUR_CHARS * 2].split(" ")[:NEIGHBOUR_TERMS])
+    """Return the first terms of a neighbour; a pasted log is not split to its end for 48 of them."""
+    return " ".join(joined[:NEIGHBOUR_CHARS].split(" ")[:NEIGHBOUR_TERMS])
 
 
 def _date_terms(passage: Passage) -> str:
@@ -86,10 +93,10 @@ def _joined(*parts: tuple[str, int]) -> str:
 
 
 def embedded(document: Document) -> list[str | None]:
-    """Return what each passage's vector is made of: a turn's bare text, a page's passage with its title."""
-    if document.kind == "transcript":
-        return [passage.text for passage in document.passages]
-    return [None if p.text is None else f"{document.title}\n{p.text}" for p in document.passages]
+    """Return what each passage's vector is made of: a turn's bare text, another passage with its file's title."""
+    first = first_turn(document)
+    alone = [None if p.text is None else f"{document.title}\n{p.text}" for p in document.passages[:first]]
+    return [*alone, *(p.text for p in document.passages[first:])]
 
 
 def mix(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -9,6 +9,7 @@ the version it opened until `refresh`.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -362,7 +363,8 @@ class Corpus:
             try:
                 self.refresh()
                 before = self.version
-                self._is_first_load = not self._call(self._table.count_rows)
+                # Version 1 is the creation: there is nothing yet that anybody could be reading.
+                self._is_first_load = before == 1
                 yield
                 self._maintain_when_due()
                 if publish and self.version != before:
@@ -505,7 +507,10 @@ class Corpus:
                         self._table.delete(f"kind = '{TOMBSTONE}'")
                     # Before a first load there was nothing to read: its own steps need not be kept.
                     keep = timedelta(0) if self._is_first_load else KEEP_VERSIONS
-                    self._table.optimize(cleanup_older_than=keep)
+                    with warnings.catch_warnings():
+                        # LanceDB warns of readers that would lose their version.
+                        warnings.filterwarnings("ignore", message=r"optimize\(cleanup_older_than=0\)")
+                        self._table.optimize(cleanup_older_than=keep)
             except (RuntimeError, OSError, ValueError) as error:
                 raise explain(error, self.uri) from error
 

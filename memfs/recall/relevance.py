@@ -14,19 +14,26 @@ from collections.abc import Sequence
 from memfs.corpus.terms import STOP_WORDS
 from memfs.recall.rank import Ranked
 
-__all__ = ["is_relevant"]
+__all__ = ["relevant"]
 
 WORDS_MIN = 0.28
 """BM25 of the best passage, per question term, over ln(1 + passages): the weight of a word that occurs once."""
 SIMILARITY_MIN = 0.45
+PASSAGE_SIMILARITY_MIN = 0.30
+"""Of one passage that shares no word with the question."""
 SMALL_CORPUS = 200
 """Below it every word is common, and weights say nothing: any shared word counts."""
 LOOKED_AT = 10
 
 
-def is_relevant(ranked: Sequence[Ranked], terms: Sequence[str], passages: int) -> bool:
-    """Return whether the best of the ranked passages bear on a question of these `terms`, in a corpus of `passages`."""
-    best = ranked[:LOOKED_AT]
+def relevant(ranked: Sequence[Ranked], terms: Sequence[str], passages: int) -> list[Ranked]:
+    """Return those of the ranked that bear on a question of these `terms`, in a corpus of `passages`; maybe none."""
+    if not _any(ranked[:LOOKED_AT], terms, passages):
+        return []
+    return [r for r in ranked if r.words > 0 or r.similarity >= PASSAGE_SIMILARITY_MIN]
+
+
+def _any(best: Sequence[Ranked], terms: Sequence[str], passages: int) -> bool:
     words = max((r.words for r in best), default=0.0)
     if words and (passages < SMALL_CORPUS or STOP_WORDS.issuperset(terms)):
         return True

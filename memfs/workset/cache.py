@@ -46,6 +46,8 @@ class HostCache:
     def boot_copy(self, uri: str) -> BootCopy | None:
         """Return the copy of the corpus's boot set, if it is whole."""
         try:
+            if os.lstat(self.folder).st_uid != os.getuid():
+                return None
             with open(self._boot_file(uri), "rb") as handle:
                 head = json.loads(handle.readline(4096))
                 data = handle.read()
@@ -65,7 +67,7 @@ class HostCache:
             with open(temporary, "xb") as handle:
                 handle.write(head + copy.data)
             os.replace(temporary, file)
-        except OSError:
+        except (OSError, DiskError):
             # A full or read-only cache costs the next boot a download, nothing else.
             _remove(temporary)
 
@@ -176,11 +178,16 @@ def _open_blobs(folder: str) -> Any:
             return super().store(value, read, key)
 
         def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> Any:
-            if mode == MODE_PICKLE or (filename is not None and os.path.basename(filename) == ".."):
+            if mode == MODE_PICKLE:
                 raise ValueError("a cache row that memfs did not write")
-            if filename is not None and (os.path.isabs(filename) or ".." in filename.split("/")):
+            if filename is not None and _leads_outside(filename):
                 raise ValueError("a cache row that points outside the cache")
             return super().fetch(mode, filename, value, read)
+
+        def remove(self, file_path: Any) -> None:
+            # diskcache deletes the file that a row names, whatever it names.
+            if not _leads_outside(file_path):
+                super().remove(file_path)
 
     if _is_network(folder):
         raise ConfigError(
@@ -199,6 +206,10 @@ def _open_blobs(folder: str) -> Any:
         ) from error
     finally:
         os.close(lock)
+
+
+def _leads_outside(filename: str) -> bool:
+    return os.path.isabs(filename) or ".." in filename.split("/")
 
 
 def _is_network(folder: str) -> bool:

@@ -75,13 +75,13 @@ class Plan:
 def diff(wanted: Iterable[Wanted], tree: Tree | None) -> Plan:
     """Compare what should be in the tree with the manifest and the disk. `tree` is None for a folder not made yet."""
     unique = {w.path: w for w in wanted}
-    laid = {} if tree is None else tree.manifest.some(unique)
-    refused = dict(_collisions(list(unique)))
+    refused = {path: reason for path in unique if (reason := _gate(path))}
+    refused |= _collisions([path for path in unique if path not in refused])
+    laid = {} if tree is None else tree.manifest.some(path for path in unique if path not in refused)
     return Plan(tuple(_step(unique[path], laid.get(path), tree, refused.get(path)) for path in sorted(unique)))
 
 
-def _step(wanted: Wanted, laid: Laid | None, tree: Tree | None, collision: str | None) -> Step:
-    reason = collision or _gate(wanted.path)
+def _step(wanted: Wanted, laid: Laid | None, tree: Tree | None, reason: str | None) -> Step:
     if reason:
         return Step(wanted, Action.REFUSED, reason=reason)
     found = None if tree is None else tree.look(wanted.path)

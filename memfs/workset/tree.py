@@ -93,7 +93,10 @@ class Tree:
     def _write_mark(self, corpus: str, state: str) -> None:
         quoted = corpus.replace("\\", "\\\\").replace('"', '\\"')
         text = f'# A memfs working set: memfs status says what lies here.\ncorpus = "{quoted}"\nstate = "{state}"\n'
-        self.write("", MARK, text.encode(), None, mode=0o644)
+        found = self.look(MARK)
+        if isinstance(found, str):
+            raise ConfigError(f"{self.root}/{MARK}: {found}", hint="remove it, and run memfs boot again")
+        self._place("", MARK, text.encode(), None, expected=found, mode=0o644)
 
     # -- safe access ---------------------------------------------------------------
 

@@ -1,0 +1,154 @@
+"""The Memory Agent without a model: names, fusion, relevance and the printed synthesis."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from memfs.corpus import split
+from memfs.corpus.records import Document
+from memfs.corpus.sources.transcript import Session, Turn, render
+from memfs.corpus.table import EVERYTHING, Corpus, Scope
+from memfs.fetch import recall
+from memfs.recall.evidence import Evidence
+from memfs.recall.rank import fuse
+from memfs.recall.speakers import named, without_names
+from memfs.recall.synthesis import extract
+
+NOW = datetime(2026, 5, 17, 8, 0, tzinfo=timezone.utc)
+
+
+def note(path: str, text: str, when: datetime | None = None) -> Document:
+    made = split.passages(text.encode(), markdown=True, event_time=when)
+    return Document(path, made, "note", path, "test", NOW)
+
+
+def talk(session: str, *turns: tuple[str, str], uuid: str = "") -> Document:
+    made = tuple(Turn(who, said, NOW, f"{uuid}{n}" if uuid else f"D1:{n}") for n, (who, said) in enumerate(turns, 1))
+    return render(Session(session, session, f"test:{session}", made, NOW), "sessions/")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus.create(str(tmp_path / "corpus"))
+
+
+def test_named_speakers_are_found_by_a_part_of_their_name() -> None:
+    """A first name or a possessive is enough; a role such as `user` is no name."""
+    known = ["Ann Lee", "Bob", "user", "assistant"]
+    assert named("When did Ann's sister visit?", known) == {"Ann Lee"}
+    assert named("what did the user and the assistant say to bob", known) == {"Bob"}
+
+
+def test_names_are_cut_out_of_the_question() -> None:
+    """The vector leg asks without names, unless nothing else is left."""
+    assert without_names("When did Ann's sister visit Bob?", ["Ann", "Bob"]) == "When did sister visit ?"
+    assert without_names("Ann?", ["Ann"]) == "Ann?"
+
+
+def test_fusion_weighs_words_above_meaning() -> None:
+    """The best word hit scores 1, the best vector hit 0.3, a passage that both found their sum."""
+    fused = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 3: 0.5})
+    assert fused == {1: 1.0, 2: pytest.approx(0.8), 3: 0.0}
+
+
+def test_fusion_of_nothing_is_nothing() -> None:
+    """Two empty legs give no candidates, one vector hit counts fully."""
+    assert fuse({}, {}) == {}
+    assert fuse({}, {7: 0.2}) == {7: pytest.approx(0.3)}
+
+
+def test_a_turn_is_found_by_its_neighbours_words(corpus: Corpus) -> None:
+    """The answer's words are in one turn, the question's in the turn before it: both come."""
+    filler = [talk(f"other-{n}", ("Ann", f"talk of trains {n}"), ("Bob", "and boats")) for n in range(20)]
+    asked = talk("asked", ("Ann", "Which accordion did you buy?"), ("Bob", "The red Weltmeister."))
+    corpus.commit([*filler, asked])
+    found = recall(corpus, "accordion bought", k=2)
+    assert {item.anchor for item in found} == {"t1", "t2"}
+    assert all(item.path == asked.path for item in found)
+
+
+def test_the_named_speaker_comes_first(corpus: Corpus) -> None:
+    """Two say the same; asked of one by name, that one's turn is first."""
+    corpus.commit([talk("s", ("Ann", "I like green tea most."), ("Bob", "I like green tea most."))])
+    assert recall(corpus, "which tea does Bob like?", k=1)[0].speaker == "Bob"
+    assert recall(corpus, "which tea does Ann like?", k=1)[0].speaker == "Ann"
+
+
+def test_evidence_says_where_when_who_and_what(corpus: Corpus) -> None:
+    """Path, anchor, origin id, event time, speaker and the passage as it stands in the file."""
+    corpus.commit([talk("s", ("Ann", "The kiln fires at 1,280 degrees."))])
+    (item,) = recall(corpus, "kiln degrees", k=1)
+    assert (item.anchor, item.origin, item.event_time, item.speaker) == ("t1", "D1:1", NOW, "Ann")
+    assert "The kiln fires at 1,280 degrees." in item.text
+    assert item.citation == f"{item.path}#t1"
+
+
+def test_nothing_relevant_is_nothing(corpus: Corpus) -> None:
+    """A question about nothing in the corpus gives no evidence, not the least bad passage."""
+    corpus.commit([note(f"notes/{n}.md", f"# {n}\n\nThe harbour crane number {n} was painted.\n") for n in range(300)])
+    assert recall(corpus, "zorblax frobnication") == []
+    assert recall(corpus, "harbour crane") != []
+
+
+def test_an_empty_corpus_answers_nothing(corpus: Corpus) -> None:
+    """Before anything is added, a question is answered by nothing, without an error."""
+    assert recall(corpus, "anything?") == []
+
+
+def test_scope_by_folder_and_date(corpus: Corpus) -> None:
+    """`under` and the dates keep everything else out; `since` is inclusive, `until` exclusive."""
+    march, may = (datetime(2026, month, 1, tzinfo=timezone.utc) for month in (3, 5))
+    corpus.commit(
+        [
+            note("notes/a/x.md", "the oven broke", march),
+            note("notes/b/x.md", "the oven broke", may),
+            note("notes/c.md", "the oven broke"),
+        ]
+    )
+
+    def paths(scope: Scope) -> set[str]:
+        return {item.path for item in recall(corpus, "oven", scope=scope)}
+
+    assert paths(EVERYTHING) == {"notes/a/x.md", "notes/b/x.md", "notes/c.md"}
+    assert paths(Scope(under="notes/a/")) == {"notes/a/x.md"}
+    assert paths(Scope(since=may)) == {"notes/b/x.md"}
+    assert paths(Scope(until=may)) == {"notes/a/x.md"}
+
+
+def test_a_forked_session_is_not_shown_twice(corpus: Corpus) -> None:
+    """A fork carries its parent's turns under the same message ids: one of them is evidence enough."""
+    said = ("user", "the invoice template lives in the blue folder")
+    corpus.commit([talk("one", said, uuid="0a3f3a2e-7816-4b71-"), talk("two", said, uuid="0a3f3a2e-7816-4b71-")])
+    assert len(recall(corpus, "invoice template")) == 1
+
+
+def test_short_ids_repeat_in_every_session(corpus: Corpus) -> None:
+    """`D1:1` is in every conversation: equal ids there are different turns."""
+    corpus.commit([talk("one", ("Ann", "my invoice template")), talk("two", ("Bob", "his invoice template"))])
+    assert {item.speaker for item in recall(corpus, "invoice template")} == {"Ann", "Bob"}
+
+
+def evidence(text: str, **changes: object) -> Evidence:
+    values: dict[str, object] = {
+        "path": "sessions/x/transcript.md", "anchor": "t3", "origin": None, "score": 1.0, "event_time": NOW,
+        "speaker": "Ann", "title": "A talk", "text": text,
+    }  # fmt: skip
+    return Evidence(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_synthesis_cites_dates_and_names() -> None:
+    """A block says when, who and where before what is said; the turn's own heading is not repeated."""
+    text, shown = extract([evidence("## t3 · Ann · 2026-05-17 08:00\n\nIt moved.\n\n")], 500)
+    assert shown == 1
+    assert text.splitlines() == ["[1] 2026-05-17 · Ann · A talk", "    sessions/x/transcript.md#t3", "    It moved."]
+
+
+def test_synthesis_keeps_its_budget_and_says_what_it_cut() -> None:
+    """The budget holds at 4 characters a token; what is cut is counted, never silent."""
+    text, shown = extract([evidence("word " * 1_000), evidence("more " * 10)], 100)
+    assert shown == 1
+    assert len(text) <= 100 * 4
+    assert "more characters]" in text
