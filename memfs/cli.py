@@ -125,7 +125,7 @@ def _open(config: Config, version: int | None = None) -> Corpus:
 
 @contextmanager
 def _maybe_tree(config: Config, make_for: str | None = None) -> Iterator[Any]:
-    """The tree, if the folder is one; with the corpus URI `make_for`, an absent or empty folder is made one. Else None."""
+    """The tree, if the folder is one; with `make_for` (a corpus), an absent or empty folder is made one."""
     from memfs.workset.tree import Tree, read_mark
 
     free = not os.path.isdir(config.tree) or not os.listdir(config.tree)

@@ -44,7 +44,7 @@ class Coverage:
 class LaidFile:
     """What became of a supporting file.
 
-    `outcome` is `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `too large`, or `not laid` without a tree.
+    `outcome`: `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `too large`; `not laid` without a tree.
     """
 
     path: str

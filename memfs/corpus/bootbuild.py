@@ -16,13 +16,14 @@ from memfs.corpus import bootset
 from memfs.corpus.bootset import NOT_INDEXED, BootFile, BootSet, IndexLine, LeftOut
 from memfs.corpus.records import FileInfo
 from memfs.corpus.rows import file_infos
+from memfs.errors import CorruptError, NotFoundError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from memfs.corpus.table import Corpus
 
-__all__ = ["build", "publish"]
+__all__ = ["build", "is_current", "publish"]
 
 SHARES = {"knowledge": 0.4, "notes": 0.25, "sessions": 0.35}
 """Of the budget; any other top folder shares what is left."""
@@ -42,6 +43,15 @@ def publish(corpus: Corpus, budget_bytes: int) -> BootSet:
     made = build(corpus, budget_bytes)
     corpus.objects.write(bootset.KEY, bootset.pack(made))
     return made
+
+
+def is_current(corpus: Corpus) -> bool:
+    """Return whether the published boot set is of the version that the corpus reads; one GET."""
+    try:
+        fetched = corpus.objects.read(bootset.KEY)
+        return fetched is not None and bootset.unpack(fetched.data).corpus_version == corpus.version
+    except (NotFoundError, CorruptError):
+        return False
 
 
 def build(corpus: Corpus, budget_bytes: int) -> BootSet:

@@ -367,7 +367,8 @@ class Corpus:
                 self._is_first_load = before == 1
                 yield
                 self._maintain_when_due()
-                if publish and self.version != before:
+                # Nothing changed: then only a publish that was cut short is made up for.
+                if publish and (self.version != before or not bootbuild.is_current(self)):
                     bootbuild.publish(self, bootset.PUBLISHED_BYTES)
             finally:
                 self._lease = None
