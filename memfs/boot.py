@@ -93,7 +93,7 @@ def boot(
             written, kept, refused = done.written, done.kept, done.refused
             with opened.manifest.writing():
                 _remember(opened, found)
-    away = {step.wanted.path for step in (*kept, *refused)}
+    away = {step.wanted.path for step in refused}
     here = [file for file in chosen if file.path not in away and not file.generated]
     return Receipt(
         corpus=location.uri,

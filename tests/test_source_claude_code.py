@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import memfs
 from memfs.corpus.records import Document, Passage, Skipped
 from memfs.corpus.sources import claude_code
-from memfs.corpus.sources.claude_code import LINE_BYTES_MAX, Seen, read, sniff
+from memfs.corpus.sources.claude_code import LINE_BYTES_MAX, read, sniff
 
 DATA = (
     Path(os.environ.get("MEMFS_DATA") or Path(__file__).parents[2] / "shared" / "data") / "transcripts" / "claude-code"
@@ -44,8 +44,8 @@ def encoded(*rows: Row | bytes) -> bytes:
     return b"".join((r if isinstance(r, bytes) else json.dumps(r).encode()) + b"\n" for r in rows)
 
 
-def results(data: bytes, name: str = "x.jsonl", seen: Seen | None = None) -> list[Document | Skipped]:
-    return list(read(io.BytesIO(data), name=name, under="sessions/", seen=seen))
+def results(data: bytes, name: str = "x.jsonl") -> list[Document | Skipped]:
+    return list(read(io.BytesIO(data), name=name, under="sessions/"))
 
 
 def documents(*rows: Row | bytes, name: str = "x.jsonl") -> list[Document]:
@@ -390,20 +390,13 @@ def test_an_agent_file_is_its_own_session() -> None:
     assert "agent-look-" in document.path
 
 
-def test_copies_in_another_file_are_left_out() -> None:
-    """With `seen`, a fork keeps only its own turns, under the numbers and the path they have without it."""
+def test_a_fork_keeps_its_history_under_the_same_ids() -> None:
+    """A fork's copied turns keep their uuids as origin, by which recall knows them for copies."""
     shared = [row("user", "u1", "one"), row("assistant", "a1", [text("two")], "u1")]
-    fork = encoded(*shared, row("user", "u2", "three", "a1"))
-    seen = Seen()
-    results(encoded(*shared), "parent.jsonl", seen)
-    alone, with_seen = results(fork, f"{FILE_ID}.jsonl"), results(fork, f"{FILE_ID}.jsonl", seen)
-    assert isinstance(alone[0], Document)
-    assert isinstance(with_seen[0], Document)
-    assert with_seen[0].path == alone[0].path
-    assert [passage.anchor for passage in with_seen[0].passages] == [None, "t3"]
-    assert with_seen[1] == Skipped(f"{FILE_ID}.jsonl", "2 turns that another file already gave")
-    again = results(fork, f"{FILE_ID}.jsonl", seen)
-    assert not any(isinstance(found, Document) for found in again)
+    (parent,) = documents(*shared)
+    (fork,) = documents(*shared, row("user", "u2", "three", "a1"), name=f"{FILE_ID}.jsonl")
+    assert fork.path != parent.path
+    assert [p.origin for p in fork.passages][:3] == [p.origin for p in parent.passages]
 
 
 def test_the_header_says_where_and_with_what() -> None:
@@ -568,7 +561,7 @@ def _said(document: Document) -> dict[str, tuple[str | None, str | None]]:
 @RELAXED
 def test_no_input_raises_or_forges(data: bytes, name: str) -> None:
     """Any rows and any bytes give valid UTF-8, one heading per anchor, anchors in order, and paths that differ."""
-    found = [x for x in results(data, name, Seen()) if isinstance(x, Document)]
+    found = [x for x in results(data, name) if isinstance(x, Document)]
     for document in found:
         anchors = list(dict.fromkeys(p.anchor for p in document.passages if p.anchor))
         assert HEADING.findall(body(document)) == anchors

@@ -179,9 +179,3 @@ def test_there_is_one_heading_per_turn(texts: list[str], speaker: str, note: str
     assert list(dict.fromkeys(anchors)) == [f"t{n}" for n in range(1, len(texts) + 1)]
     assert len(HEADING.findall(text_of(document))) == len(texts)
     assert all(passage.body.endswith(b"\n") for passage in document.passages)
-
-
-def test_given_numbers_are_kept() -> None:
-    """A turn that states its number keeps it, and the next one counts on."""
-    document = render(session(Turn("a", "x", number=4), Turn("a", "y")), "s/")
-    assert [passage.anchor for passage in document.passages] == [None, "t4", "t5"]

@@ -59,21 +59,20 @@ class Tree:
             NotFoundError: it is no tree, and no `corpus` was given.
             ConfigError: it belongs to another corpus, or `root` is a symlink or a file.
         """
-        mark = read_mark(root)
-        if mark is None and corpus is None:
-            raise NotFoundError(f"{root} is not a memfs tree", hint="make one with: memfs boot")
-        if mark is not None and corpus is not None and mark[0] != corpus:
-            raise ConfigError(
-                f"{root} belongs to another corpus ({mark[0]})", hint="boot into another folder, or give that corpus"
-            )
+        _checked_mark(root, corpus)
         fd = _open_root(root, make=corpus is not None)
-        state = mark[1] if mark else secrets.token_hex(8)
-        folder = os.path.join(state_dir, "trees", state)
-        if mark and _is_copy(folder, root):
-            state = secrets.token_hex(8)
-            folder, mark = os.path.join(state_dir, "trees", state), None
         lock_fd = -1
         try:
+            # Of two first boots at once, the second waits here and then finds the first one's mark.
+            # A network disk may not lock a folder; there the lock beside the manifest has to do.
+            with suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            mark = _checked_mark(root, corpus)
+            state = mark[1] if mark else secrets.token_hex(8)
+            folder = os.path.join(state_dir, "trees", state)
+            if mark and _is_copy(folder, root):
+                state = secrets.token_hex(8)
+                folder, mark = os.path.join(state_dir, "trees", state), None
             with Manifest(folder) as manifest:
                 lock_fd = _lock(os.path.join(folder, "lock"))
                 tree = cls(root, manifest, fd, lock_fd)
@@ -278,6 +277,18 @@ def _open_root(root: str, *, make: bool) -> int:
         if isinstance(error, FileNotFoundError):
             raise NotFoundError(f"{root}: no such folder", hint="make a tree with: memfs boot") from error
         raise DiskError(f"{root}: {error.strerror}", hint="choose a folder that you may write") from error
+
+
+def _checked_mark(root: str, corpus: str | None) -> tuple[str, str] | None:
+    """Return the tree's mark if it is one of `corpus`; None if it is to be made one."""
+    mark = read_mark(root)
+    if mark is None and corpus is None:
+        raise NotFoundError(f"{root} is not a memfs tree", hint="make one with: memfs boot")
+    if mark is not None and corpus is not None and mark[0] != corpus:
+        raise ConfigError(
+            f"{root} belongs to another corpus ({mark[0]})", hint="boot into another folder, or give that corpus"
+        )
+    return mark
 
 
 def _lock(file: str) -> int:

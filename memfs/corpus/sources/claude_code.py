@@ -37,7 +37,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import count, islice
 from pathlib import PurePosixPath
@@ -46,7 +46,7 @@ from typing import BinaryIO, NamedTuple
 from memfs.corpus.records import Document, Skipped
 from memfs.corpus.sources.transcript import Session, Turn, clean, one_line, render
 
-__all__ = ["LINE_BYTES_MAX", "Seen", "read", "sniff"]
+__all__ = ["LINE_BYTES_MAX", "read", "sniff"]
 
 SOURCE = "claude-code"
 
@@ -119,31 +119,12 @@ def _is_session_row(row: Row | None) -> bool:
     return isinstance(kind, str) and kind in _ENVELOPED and isinstance(row.get("sessionId"), str)
 
 
-class Seen:
-    """The records that one `add` run has taken, for `read` to leave out copies: 8 bytes of hash each.
-
-    A fork, and an older resume, copies its history into a new file under the
-    same uuids. Turns keep the numbers they have in their own file, so a
-    transcript without its copied part has gaps, and its anchors hold either way.
-    """
-
-    def __init__(self) -> None:
-        self._hashes: set[int] = set()
-
-    def __contains__(self, origin: str) -> bool:
-        return _hash(origin) in self._hashes
-
-    def add(self, origin: str) -> None:
-        """Remember that the record `origin` is taken."""
-        self._hashes.add(_hash(origin))
-
-
-def read(stream: BinaryIO, *, name: str, under: str, seen: Seen | None = None) -> Iterator[Document | Skipped]:
+def read(stream: BinaryIO, *, name: str, under: str) -> Iterator[Document | Skipped]:
     """Yield the sessions in `stream`, then what was not taken.
 
     `name` is the file's name with or without folders, `under` the folder prefix
-    for the transcripts. With `seen`, turns already taken from another file are
-    left out; give the older file first.
+    for the transcripts. A fork carries its parent's turns, under the same uuids (`Passage.origin`): both are kept
+    whole, so that adding one file alone gives what adding all gave; recall shows such a turn once.
 
     Raises:
         PathError: `under` breaks a rule of the path gate.
@@ -156,21 +137,11 @@ def read(stream: BinaryIO, *, name: str, under: str, seen: Seen | None = None) -
     for line in _lines(stream, reader.skipped):
         reader.take(line)
     for session in reader.sessions():
-        kept = session if seen is None else _without_copies(session, seen, reader.skipped)
-        if kept.turns:
-            yield render(kept, under)
+        if session.turns:
+            yield render(session, under)
     if not reader.builders:
         yield Skipped(name, "no session in it")
     yield from (Skipped(name, f"{count:,} {reason}") for reason, count in reader.skipped.most_common())
-
-
-def _without_copies(session: Session, seen: Seen, skipped: _Tally) -> Session:
-    fresh = tuple(turn for turn in session.turns if turn.origin is None or turn.origin not in seen)
-    skipped.add("turns that another file already gave", len(session.turns) - len(fresh))
-    for turn in fresh:
-        if turn.origin:
-            seen.add(turn.origin)
-    return replace(session, turns=fresh)
 
 
 class _Tally(Counter[str]):
@@ -388,7 +359,7 @@ class _Builder:
     def session(self, summaries: dict[str, str]) -> Session:
         slug_text, started = self.first or (None, None)
         rewound = self.tree.rewound()
-        turns = tuple(_turn(slot, n, rewound) for n, slot in enumerate(self.slots.values(), 1))
+        turns = tuple(_turn(slot, rewound) for slot in self.slots.values())
         return Session(
             id=self.id,
             title=self._title(summaries),
@@ -420,11 +391,11 @@ def _slug_text(piece: _Piece) -> str:
     return "continued" if piece.speaker == "summary" else piece.text[:200]
 
 
-def _turn(slot: _Slot, number: int, rewound: bytearray) -> Turn:
+def _turn(slot: _Slot, rewound: bytearray) -> Turn:
     left = slot.node >= 0 and not slot.sidechain and rewound[slot.node]
     notes = (slot.note, "sidechain" if slot.sidechain else "", "rewound" if left else "")
     note = ", ".join(filter(None, notes)) or None
-    return Turn(slot.speaker, slot.text(), slot.time, slot.origin, note, number)
+    return Turn(slot.speaker, slot.text(), slot.time, slot.origin, note)
 
 
 class _Reader:

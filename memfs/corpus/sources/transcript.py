@@ -80,8 +80,6 @@ class Turn:
     """The source's own id of this turn."""
     note: str | None = None
     """What a reader must know before believing it: `rewound`, `sidechain`, `injected`."""
-    number: int | None = None
-    """The n of `tn`; None counts on from the turn before, 1 for the first. Must increase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +204,7 @@ def _minute(time: datetime) -> str:
 
 
 def _passages(turns: tuple[Turn, ...]) -> Iterator[Passage]:
-    number = 0
-    for turn in turns:
-        number = number + 1 if turn.number is None else turn.number
+    for number, turn in enumerate(turns, 1):
         yield from _turn_passages(turn, f"t{number}")
 
 
