@@ -1,7 +1,7 @@
 """Settings: flags over MEMFS_* over the project's file over the user's file, resolved once into a frozen `Config`.
 
 The project's file is `.memfs.toml` or `memory/.memfs.toml` (a tree's own mark) in the
-working folder or the nearest folder above; the user's is
+working folder or the nearest folder above, and may not name folders outside its own; the user's is
 `$XDG_CONFIG_HOME/memfs/config.toml`. Each value remembers where it came from.
 """
 
@@ -119,14 +119,31 @@ def _project_layers(where: str, home: str) -> list[tuple[str, dict[str, str]]]:
     while True:
         for file in (os.path.join(folder, ".memfs.toml"), os.path.join(folder, "memory", ".memfs.toml")):
             if os.path.isfile(file):
-                ((origin, values),) = _file_layer(file)
-                if "state" in values and "tree" not in values:
-                    values["tree"] = os.path.dirname(file)
-                return [(origin, values)]
+                return [_project_layer(file)]
         parent = os.path.dirname(folder)
         if parent == folder or folder == home:
             return []
         folder = parent
+
+
+def _project_layer(file: str) -> tuple[str, dict[str, str]]:
+    """A project's file may come with a stranger's repository: it must not lead writes out of its own folder."""
+    ((origin, values),) = _file_layer(file)
+    folder = os.path.dirname(file)
+    forbidden = next((name for name in ("cache_dir", "state_dir") if name in values), None)
+    if forbidden:
+        raise ConfigError(
+            f"{file}: {forbidden} cannot be set in a project's file",
+            hint=f"set MEMFS_{forbidden.upper()}, or put it in ~/.config/memfs/config.toml",
+        )
+    tree = os.path.normpath(os.path.join(folder, values.get("tree", ".")))
+    if os.path.commonpath([tree, folder]) != folder:
+        raise ConfigError(f"{file}: tree leads out of its folder", hint="name a folder below the file, or use --tree")
+    if "state" in values or "tree" in values:
+        values["tree"] = tree
+    if "://" not in values.get("corpus", "://"):
+        values["corpus"] = os.path.normpath(os.path.join(folder, os.path.expanduser(values["corpus"])))
+    return origin, values
 
 
 def _file_layer(file: str) -> list[tuple[str, dict[str, str]]]:
