@@ -82,6 +82,7 @@ def add(
         raise InputError(f"unknown format {format!r}", hint=f"use one of: {', '.join(FORMATS)}")
     if surface is not None and surface not in SURFACES:
         raise InputError(f"unknown surface {surface!r}", hint=f"use one of: {', '.join(SURFACES)}")
+    paths.prefix(under)
     started, tally = time.monotonic(), _Tally()
     documents = _taken(_documents(sources, format, surface, under, tally), tally, progress)
     if dry_run:

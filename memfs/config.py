@@ -137,7 +137,9 @@ def _project_layer(file: str) -> tuple[str, dict[str, str]]:
             hint=f"set MEMFS_{forbidden.upper()}, or put it in ~/.config/memfs/config.toml",
         )
     tree = os.path.normpath(os.path.join(folder, values.get("tree", ".")))
-    if os.path.commonpath([tree, folder]) != folder:
+    # Resolved: a repository may hold symlinks too.
+    real = os.path.realpath(folder)
+    if os.path.commonpath([os.path.realpath(tree), real]) != real:
         raise ConfigError(f"{file}: tree leads out of its folder", hint="name a folder below the file, or use --tree")
     if "state" in values or "tree" in values:
         values["tree"] = tree

@@ -28,7 +28,7 @@ TEXT_CHARS_MAX = 8_000
 STATIC_CHARS_MAX = 1_000
 """A mean over more than some 170 words says little in particular (MiniLM reads 256 tokens)."""
 WORD_CHARS_MAX = 64
-WORDS_MAX = 500_000
+WORDS_MAX = 100_000
 
 
 class Embedder(Protocol):

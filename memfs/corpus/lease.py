@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from memfs.corpus.location import Location
 from memfs.corpus.objects import Objects
-from memfs.errors import ConflictError, CorruptError, DiskError, MemfsError, NotFoundError, UnreachableError
+from memfs.errors import ConflictError, CorruptError, DiskError, MemfsError, NotFoundError
 
 __all__ = ["Lease", "hold"]
 
@@ -166,7 +166,8 @@ class _RemoteLease(Lease):
 
     def _beat(self) -> None:
         while not self._stop.wait(TTL_S / 3):
-            with self._lock, suppress(UnreachableError):
+            # Whatever goes wrong here, `still_held` finds out after the commit.
+            with self._lock, suppress(MemfsError):
                 if self._stop.is_set():
                     return
                 renewed = self._try_write(_Record(self._fence, self._owner, True), self._etag)

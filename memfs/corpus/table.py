@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import lancedb
 import pyarrow as pa
+import pyarrow.compute as pc
 from lancedb.index import FTS, BTree, IvfSq
 from lancedb.query import MatchQuery
 
@@ -276,18 +277,24 @@ class Corpus:
             query = query.where(where)
         return self._call(lambda: query.with_row_id(row_ids).to_arrow())
 
+    def _scan(self, columns: list[str], *, row_ids: bool = False) -> pa.Table:
+        """Return all rows but tombstones. With a filter Lance would read the columns row by row: 267 requests, not 13."""
+        rows = self._select(None, columns, row_ids=row_ids)
+        return rows.filter(pc.not_equal(rows["kind"], TOMBSTONE))
+
     def catalog(self) -> Catalog:
         """Return what is known of every passage but its text, in memory; loaded once a version."""
         if self._catalog is None or self._catalog.version != self.version:
-            rows = self._select(f"kind != '{TOMBSTONE}'", CATALOG_COLUMNS, row_ids=True)
-            self._catalog = Catalog(self.version, rows)
+            self._catalog = Catalog(self.version, self._scan(CATALOG_COLUMNS, row_ids=True))
         return self._catalog
 
     def file_rows(self, under: str = "") -> pa.Table:
         """Return the first row of every file below the folder prefix `under`, with FILE_COLUMNS, sorted by path."""
-        where = f"seq = 0 AND kind != '{TOMBSTONE}'"
-        scope = Scope(under=under).where()
-        return self._select(f"{where} AND {scope}" if scope else where, FILE_COLUMNS).sort_by("path")
+        rows = self._scan(FILE_COLUMNS)
+        wanted = pc.equal(rows["seq"], 0)
+        if under:
+            wanted = pc.and_(wanted, pc.starts_with(rows["path"], under))
+        return rows.filter(wanted).sort_by("path")
 
     def files(self, under: str = "") -> Iterator[FileInfo]:
         """Yield every file below the folder prefix `under`, sorted by path."""
@@ -469,12 +476,12 @@ class Corpus:
         """The lease was lost while committing: a file that two writers mixed becomes wholly the one of `data`."""
         self._lease = None
         with self.writing(publish=False):
-            for chunk in _chunks(pa.compute.unique(data["path_key"]).to_pylist(), IN_LIST_MAX):
+            for chunk in _chunks(pc.unique(data["path_key"]).to_pylist(), IN_LIST_MAX):
                 stored = self._select(f"path_key IN ({', '.join(map(_quoted, chunk))})", MERGE_COLUMNS)
                 mixed = sorted(rows_module.mixed_files(stored))
                 if mixed:
                     self._table.delete(f"path_key IN ({', '.join(map(_quoted, mixed))})")
-                    self._send(data.filter(pa.compute.is_in(data["path_key"], pa.array(mixed))), append=True)
+                    self._send(data.filter(pc.is_in(data["path_key"], pa.array(mixed))), append=True)
 
     # -- indices -----------------------------------------------------------------
 

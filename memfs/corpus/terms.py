@@ -83,12 +83,12 @@ def _bare(word: str) -> str:
     return re.sub(r"['’][sS]$", "", word).replace("'", "").replace("’", "")
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=100_000)
 def _chunk_terms(chunk: bytes) -> str:
     return " ".join(map(_word_terms, _WORD.findall(chunk.decode())))
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=100_000)
 def _word_terms(word: str) -> str:
     bare = _bare(word)
     return " ".join(_identifier_terms(bare) if bare.isascii() else _mixed_terms(bare))

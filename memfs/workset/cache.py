@@ -78,9 +78,9 @@ class HostCache:
 
     def read(self, hashes: Sequence[str]) -> dict[str, bytes]:
         """Return those of the sha256 digests that are here, each checked; a damaged one is dropped and is a miss."""
-        blobs = self._open()
+        blobs = self._usable()
         found: dict[str, bytes] = {}
-        for sha256 in hashes:
+        for sha256 in hashes if blobs is not None else ():
             data = _read_blob(blobs, sha256)
             if data is not None:
                 found[sha256] = data
@@ -88,8 +88,8 @@ class HostCache:
 
     def has(self, hashes: Sequence[str]) -> frozenset[str]:
         """Return those of the digests that are here, by name only."""
-        blobs = self._open()
-        return frozenset(sha256 for sha256 in hashes if sha256 in blobs)
+        blobs = self._usable()
+        return frozenset() if blobs is None else frozenset(sha256 for sha256 in hashes if sha256 in blobs)
 
     def keep(self, contents: Mapping[str, bytes]) -> None:
         """Keep bytes under their sha256 digest, in one transaction."""
@@ -97,7 +97,9 @@ class HostCache:
 
         import diskcache
 
-        blobs = self._open()
+        blobs = self._usable()
+        if blobs is None:
+            return
         try:
             with blobs.transact():
                 for sha256, data in contents.items():
@@ -105,6 +107,13 @@ class HostCache:
         except (OSError, sqlite3.DatabaseError, diskcache.Timeout):
             # As above: a cache that cannot take it is only a slower next time.
             return
+
+    def _usable(self) -> Any:
+        """Return the blob store, or None where the disk is full or the store damaged."""
+        try:
+            return self._open()
+        except DiskError:
+            return None
 
     def _open(self) -> Any:
         if self._blobs is None:
@@ -147,7 +156,8 @@ def _read_blob(blobs: Any, sha256: str) -> bytes | None:
     if data is None:
         return None
     if not isinstance(data, bytes) or hashlib.sha256(data).hexdigest() != sha256:
-        blobs.delete(sha256)
+        with suppress(OSError, sqlite3.DatabaseError):
+            blobs.delete(sha256)
         return None
     return data
 

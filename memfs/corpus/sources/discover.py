@@ -100,12 +100,12 @@ def _remote(url: str) -> Iterator[SourceFile | Skipped]:
             found = {root: filesystem.info(root)}
     except (ImportError, ValueError) as error:
         raise ConfigError(
-            f"{label}: {redact(str(error))}", hint="install the fsspec package for this kind of URL"
+            f"{label}: {_plain(error, url)}", hint="install the fsspec package for this kind of URL"
         ) from error
     except FileNotFoundError as error:
         raise NotFoundError(f"{label}: not found", hint="check the bucket and prefix") from error
     except Exception as error:
-        raise _explain(error, label) from error
+        raise _explain(error, label, url) from error
     if not found:
         raise NotFoundError(f"{label}: nothing there", hint="check the bucket and prefix")
     for path in sorted(found):
@@ -144,6 +144,14 @@ def _label(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _explain(error: Exception, label: str) -> MemfsError:
-    text = redact(str(error)) or type(error).__name__
+def _explain(error: Exception, label: str, url: str) -> MemfsError:
+    text = _plain(error, url) or type(error).__name__
     return UnreachableError(f"{label}: {text[:300]}", hint="check the URL, the credentials and the network")
+
+
+def _plain(error: Exception, url: str) -> str:
+    """The error's text without what the URL holds of users, passwords and queries: libraries quote parts of it."""
+    parts, text = urlsplit(url), str(error)
+    for secret in (parts.netloc.rpartition("@")[0], parts.password, parts.username, parts.query):
+        text = text.replace(secret, "***") if secret else text
+    return redact(text)

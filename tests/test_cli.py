@@ -1,0 +1,264 @@
+"""The command line: exit codes, hints, JSON on stdout, the rest on stderr, and never a secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import NOTES, Ran, Store, spawn_memfs, tree_of
+
+from memfs.corpus.table import Corpus
+from memfs.testing import Proxy, free_port
+
+Run = Callable[..., Ran]
+COMMANDS = ["init", "add", "boot", "fetch", "get", "ls", "status", "export", "config"]
+SECRET = "hunter2-Zx9-secret"
+
+
+@pytest.fixture
+def ready(filled: Corpus, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    """A corpus named by MEMFS_CORPUS."""
+    monkeypatch.setenv("MEMFS_CORPUS", filled.uri)
+    return filled
+
+
+def test_the_walk(memfs: Run, tmp_path: Path) -> None:
+    """init, add, boot, fetch, get, ls, status, export, config: each ends well and says what it did."""
+    source = tmp_path / "source"
+    for path, text in NOTES.items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / path).write_text(text)
+    uri = str(tmp_path / "corpus")
+    said = memfs("init", uri)
+    assert said.code == 0
+    assert uri in said.out
+    assert "memfs add" in said.err
+    for top in ("knowledge", "notes", "sessions"):
+        assert memfs("add", str(source / top), "--as", top, "--corpus", uri).code == 0
+    assert "nothing changed" in memfs("add", str(source / "notes"), "--corpus", uri).out
+    said = memfs("boot", "--corpus", uri)
+    assert "6 of 6 files are here" in said.out
+    assert set(tree_of("memory")) == {*NOTES, "sessions/index.md"}
+    assert "notes/deploy.md" in memfs("fetch", "when does the deployment run?").out
+    assert "Nothing relevant found" in memfs("fetch", "xylophone zeppelin qqqq").out
+    assert memfs("get", "notes").code == 0
+    assert memfs("ls").out.count("\n") >= 6
+    assert memfs("status").out.count("6 clean") == 1
+    assert memfs("export", "out").code == 0
+    assert tree_of("out") == {path: text.encode() for path, text in NOTES.items()}
+    assert ".memfs.toml" in memfs("config").out
+
+
+def test_help(memfs: Run) -> None:
+    """Every command has help; the version is one line."""
+    assert all(name in memfs("--help").out for name in COMMANDS)
+    for name in COMMANDS:
+        said = memfs(name, "--help")
+        assert (said.code, said.err) == (0, "")
+        assert "Usage: memfs" in said.out
+    assert memfs("--version").out.startswith("memfs ")
+
+
+def test_json(memfs: Run, ready: Corpus, tmp_path: Path) -> None:
+    """`--json` is one JSON value on stdout, for each command that an agent reads."""
+    (tmp_path / "new.md").write_text("new\n")
+    assert memfs("boot", "--json").json["files_here"] == 6
+    assert memfs("fetch", "deployment", "--json").json["evidence"][0]["path"] == "notes/deploy.md"
+    assert memfs("fetch", "xylophone zeppelin", "--json").json["evidence"] == []
+    assert memfs("get", "notes", "--json").json["written"] == 0
+    assert {item["path"] for item in memfs("ls", "--json").json} >= set(NOTES)
+    assert memfs("status", "--json").json["clean"] == 6
+    assert memfs("add", str(tmp_path / "new.md"), "--json").json["added"] == 1
+    assert memfs("export", "out", "--json").json["files"] == 7
+    assert {item["name"] for item in memfs("config", "--json").json} >= {"corpus", "tree"}
+
+
+def test_print_index(memfs: Run, ready: Corpus) -> None:
+    """With --print-index the block alone is on stdout, the receipt on stderr."""
+    said = memfs("boot", "--print-index")
+    assert said.out.startswith("# Memory index")
+    assert "notes/deploy.md" in said.out
+    assert "files are here" in said.err
+    assert len(memfs("boot", "--print-index", "--index-tokens", "60").out) < len(said.out)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        ("boot", 2, "no corpus is named"),
+        ("boot --corpus ftp://x/y", 2, "unknown scheme"),
+        ("boot --corpus {empty} --budget lots", 2, "no size"),
+        ("boot --corpus {empty}", 4, "not a memfs corpus"),
+        ("boot --corpus {none}", 4, "no such folder"),
+        ("fetch x --corpus {empty}", 4, "not a memfs corpus"),
+        ("init {filled}", 7, "already is a corpus"),
+        ("init {empty} --embedder magic", 2, "unknown embedder"),
+        ("add {none} --corpus {filled}", 4, "No such file"),
+        ("add {empty} --format pdf --corpus {filled}", 3, "unknown format"),
+        ("add {empty} --under ../x --corpus {filled}", 3, "would leave"),
+        ("fetch '' --corpus {filled}", 3, "question is empty"),
+        ("fetch x --since yesterday --corpus {filled}", 3, "no date"),
+        ("get nothing --corpus {filled}", 4, "no such file"),
+        ("get ../x --corpus {filled}", 3, "would leave"),
+        ("status --tree {empty}", 4, "not a memfs tree"),
+        ("export {full} --corpus {filled}", 3, "not an empty folder"),
+        ("export out --at 999 --corpus {filled}", 4, "no version 999"),
+    ],
+)
+def test_errors(args: str, code: int, said: str, memfs: Run, filled: Corpus, tmp_path: Path) -> None:
+    """A fault is `error: …` and `hint: …` on stderr, nothing on stdout, and the exit code of its kind."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/x").write_text("x")
+    places = {"empty": tmp_path / "empty", "none": tmp_path / "none", "full": tmp_path / "full", "filled": filled.uri}
+    ran = memfs(*shlex.split(args.format(**places)))
+    assert (ran.code, ran.out) == (code, "")
+    first, second = ran.err.splitlines()
+    assert first.startswith("error: ")
+    assert said in first
+    assert second.startswith("hint: ")
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("args", ["nosuch", "boot --nosuch", "fetch", "fetch x -k many", "export"])
+def test_usage(args: str, memfs: Run) -> None:
+    """A wrong command line is a usage error, exit code 2."""
+    ran = memfs(*args.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert "Usage" in ran.err
+
+
+def test_dry_runs(memfs: Run, ready: Corpus, tmp_path: Path) -> None:
+    """--dry-run on each command that writes: it says what it would do, and nothing changes."""
+    version = ready.refresh()
+    (tmp_path / "new.md").write_text("new\n")
+    assert "would" in memfs("boot", "--dry-run").out
+    assert not Path("memory").exists()
+    assert "would" in memfs("add", str(tmp_path / "new.md"), "--dry-run").out
+    assert "would" in memfs("export", "out", "--dry-run").out
+    assert not Path("out").exists()
+    memfs("boot", "--budget", "0")
+    assert "would write" in memfs("get", ".", "--dry-run").out
+    assert "dry run" in memfs("fetch", "deployment", "--dry-run").out
+    assert tree_of("memory") == {}
+    assert ready.refresh() == version
+
+
+def test_edits_are_named(memfs: Run, ready: Corpus) -> None:
+    """A kept edit and a refused name are in what is printed."""
+    memfs("boot")
+    Path("memory/notes/deploy.md").write_text("mine\n")
+    assert "kept: notes/deploy.md" in memfs("boot").out
+    assert "kept: notes/deploy.md" in memfs("get", "notes").out
+    assert "modified: notes/deploy.md" in memfs("status").out
+
+
+def test_secret_in_a_uri(memfs: Run, ready: Corpus) -> None:
+    """Credentials in any URI are refused or used, and printed by no command."""
+    bad = f"s3://key:{SECRET}@bucket/x?token={SECRET}"
+    for args in (
+        ["boot", "--corpus", bad],
+        ["init", bad],
+        ["fetch", "x", "--corpus", bad],
+        ["add", bad],
+        ["config", "--corpus", bad],
+        ["ls", "--corpus", bad],
+    ):
+        ran = memfs(*args)
+        assert SECRET not in ran.out + ran.err, args
+    assert memfs("boot", "--corpus", bad).code == 2
+
+
+def test_secret_in_the_environment(s3: Store, tmp_path: Path, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys in the environment are in no output, no state, no cache and no tree, whether the store takes them or not."""
+    uri, key = s3.uri(), os.environ["AWS_SECRET_ACCESS_KEY"]
+    monkeypatch.setenv("MEMFS_CORPUS", uri)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    (tmp_path / "a.md").write_text("# A\n\nThe quokka smiles.\n")
+    printed = ""
+    for args in (
+        ["init", uri],
+        ["add", str(tmp_path / "a.md")],
+        ["boot"],
+        ["fetch", "quokka"],
+        ["config"],
+        ["status"],
+        ["ls"],
+    ):
+        ran = memfs(*args)
+        assert ran.code == 0, ran.err
+        printed += ran.out + ran.err
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    for args in (["boot"], ["fetch", "quokka"], ["add", str(tmp_path / "a.md")], ["init", uri]):
+        ran = memfs(*args)
+        assert ran.code == 5, ran.err
+        printed += ran.out + ran.err
+    assert SECRET not in printed
+    assert key not in printed
+    folders = [tmp_path / "cache", tmp_path / "state", tmp_path / "work"]
+    for file in (f for folder in folders for f in folder.rglob("*") if f.is_file()):
+        assert key.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        ("boot", "dead"),
+        ("fetch x", "dead"),
+        ("ls", "dead"),
+        ("init {uri}", "dead"),
+        ("add {file}", "dead"),
+        ("export out", "dead"),
+        ("fetch x", "hang"),
+    ],
+)
+def test_dead_endpoint(
+    command: str, fault: str, proxy: Proxy, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memfs: Run
+) -> None:
+    """A dead or silent endpoint: every command ends within seconds, with exit code 6 and a hint."""
+    if fault == "dead":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    proxy.hang = True
+    (tmp_path / "a.md").write_text("a\n")
+    monkeypatch.setenv("MEMFS_CORPUS", s3.uri())
+    started = time.monotonic()
+    ran = memfs(*command.format(uri=s3.uri(), file=tmp_path / "a.md").split())
+    assert time.monotonic() - started < 15
+    assert (ran.code, ran.out) == (6, "")
+    assert "hint: " in ran.err
+
+
+def test_reader_goes_away(ready: Corpus) -> None:
+    """`memfs ls | head -1` ends quietly."""
+    command = f"{shlex.quote(sys.executable)} -m memfs.cli ls --remote | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "Error" not in done.stderr
+    assert "error" not in done.stderr
+
+
+def test_output_is_clean_text(ready: Corpus, tmp_path: Path) -> None:
+    """A hostile file name in a source is printed without its control characters."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "a\x1b[31mred\n.md").write_text("x\n")
+    ran = spawn_memfs("add", str(folder))
+    assert ran.code == 0
+    assert "\x1b" not in ran.out + ran.err
+    assert "skipped: 1" in ran.out
+
+
+def test_stdout_of_json_is_json_in_a_process(ready: Corpus) -> None:
+    """Nothing that a library prints gets between: stdout parses, also in a process of its own."""
+    for args in (["boot", "--json"], ["fetch", "deployment", "--json"]):
+        ran = spawn_memfs(*args)
+        assert ran.code == 0
+        json.loads(ran.out)
+        assert ran.err == ""

@@ -1,0 +1,132 @@
+"""A full disk: a clear error, and what was there stays whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Ran, document, leftovers, long_text, sha256, tree_of
+
+from memfs.corpus.table import Corpus
+
+DISK_BYTES = 1 << 20
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    if os.getuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"mount is not permitted: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    """1.9 MB of notes, all of them in the map."""
+    made = Corpus.create(str(tmp_path / "corpus"))
+    with made.writing():
+        made.commit([document(f"notes/{n:03d}.md", long_text(f"n{n}", 90)) for n in range(300)])
+    return made
+
+
+def check(ran: Ran, root: Path, corpus: Corpus) -> None:
+    """An error of the disk's kind with a hint, whole files only, no temporary file."""
+    assert (ran.code, ran.out) == (9, "")
+    assert "no space left" in ran.err.lower()
+    assert "hint: " in ran.err
+    whole = {info.path: info.sha256 for info in corpus.files()}
+    assert all(sha256(data) == whole[path] for path, data in tree_of(root).items())
+    assert leftovers(root) == []
+
+
+def test_boot(disk: Path, corpus: Corpus, memfs: Run) -> None:
+    """A boot onto a full disk fails clearly; with room it completes."""
+    root = disk / "memory"
+    check(memfs("boot", str(root), "--corpus", corpus.uri), root, corpus)
+    assert 10 < len(tree_of(root)) < 300
+    assert memfs("status", "--tree", str(root), "--json").json["modified"] == []
+    subprocess.run(["mount", "-o", "remount,size=8m", disk], check=True)
+    assert memfs("boot", str(root), "--corpus", corpus.uri).code == 0
+    assert len(tree_of(root)) == 300
+
+
+def test_get(disk: Path, corpus: Corpus, memfs: Run) -> None:
+    """So does a get."""
+    root = disk / "memory"
+    assert memfs("boot", str(root), "--budget", "0", "--corpus", corpus.uri).code == 0
+    check(memfs("get", ".", "--tree", str(root), "--corpus", corpus.uri), root, corpus)
+
+
+def test_refresh(disk: Path, corpus: Corpus, memfs: Run) -> None:
+    """A refresh that does not fit leaves each file at its old or its new version, and edits as they were."""
+    root = disk / "memory"
+    assert memfs("boot", str(root), "--budget", "400k", "--corpus", corpus.uri).code == 0
+    (root / "notes/mine.md").write_text("mine\n")
+    check_before = tree_of(root)
+    with corpus.writing():
+        corpus.commit(
+            [document(path, long_text("new" + path, 300)) for path in check_before if path != "notes/mine.md"]
+        )
+    ran = memfs("boot", str(root), "--corpus", corpus.uri)
+    assert ran.code == 9
+    after = tree_of(root)
+    new = {info.path: info.sha256 for info in corpus.files()}
+    assert after.pop("notes/mine.md") == b"mine\n"
+    assert all(sha256(data) == new[path] or data == check_before[path] for path, data in after.items())
+    assert leftovers(root) == []
+
+
+def test_export(disk: Path, corpus: Corpus, memfs: Run) -> None:
+    """An export that does not fit fails clearly."""
+    ran = memfs("export", str(disk / "out"), "--corpus", corpus.uri)
+    check(ran, disk / "out", corpus)
+
+
+def test_add(disk: Path, tmp_path: Path, memfs: Run) -> None:
+    """An add onto a full disk fails clearly; the corpus stays as it was, and takes more once there is room."""
+    uri, source = str(disk / "corpus"), tmp_path / "source"
+    source.mkdir()
+    (source / "first.md").write_text("first\n")
+    assert memfs("init", uri).code == 0
+    assert memfs("add", str(source), "--corpus", uri).code == 0
+    (source / "second.bin").write_bytes(os.urandom(2 << 20))
+    ran = memfs("add", str(source), "--corpus", uri)
+    assert (ran.code, ran.out) == (9, "")
+    assert "hint: " in ran.err
+    reader = Corpus.open(uri)
+    assert {path: file.data for path, file in reader.read([info.path for info in reader.files()]).items()} == {
+        "notes/first.md": b"first\n"
+    }
+    subprocess.run(["mount", "-o", "remount,size=32m", disk], check=True)
+    assert memfs("add", str(source), "--corpus", uri).code == 0
+    assert len(list(Corpus.open(uri).files())) == 2
+
+
+def test_full_cache_and_state(
+    disk: Path, corpus: Corpus, tmp_path: Path, memfs: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full cache costs nothing but time; a full state folder is a clear error."""
+    filler = disk / "filler"
+    filler.write_bytes(bytes(DISK_BYTES - 4096 * 8))
+    monkeypatch.setenv("MEMFS_CACHE_DIR", str(disk / "cache"))
+    assert memfs("boot", str(tmp_path / "memory"), "--corpus", corpus.uri, "--budget", "1k").code == 0
+    assert memfs("get", ".", "--tree", str(tmp_path / "memory"), "--corpus", corpus.uri).code == 0
+    assert len(tree_of(tmp_path / "memory")) == 300
+    monkeypatch.setenv("MEMFS_STATE_DIR", str(disk / "state"))
+    ran = memfs("boot", str(tmp_path / "second"), "--corpus", corpus.uri)
+    assert ran.code == 9
+    assert "hint: " in ran.err
