@@ -17,8 +17,8 @@ __all__ = ["FORMATS", "SURFACES", "Added", "add"]
 
 FORMATS = ("auto", "files", "claude-code", "locomo")
 SURFACES = ("sessions", "notes", "knowledge")
-BATCH_BYTES = 8 << 20
-BATCH_FILES = 4_000
+BATCH_BYTES = 4 << 20
+BATCH_FILES = 2_000
 HEAD_BYTES = 64 << 10
 SKIPPED_KEPT_MAX = 1_000
 

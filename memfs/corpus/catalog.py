@@ -91,6 +91,20 @@ class Catalog:
         at = bisect_left(ids, row_id)
         return self.at(positions[at]) if at < len(ids) and ids[at] == row_id else None
 
+    @cached_property
+    def _first_at(self) -> tuple[list[str], list[int]]:
+        """Each file's path, sorted, and the position of its first passage; the end as a last position."""
+        firsts = pc.indices_nonzero(pc.equal(self._rows["seq"], 0)).to_pylist()
+        return self._files["path"].to_pylist(), [*firsts, len(self)]
+
+    def file(self, path: str) -> list[Place]:
+        """Return the passages of the file at `path`, in order; [] if there is none."""
+        paths, firsts = self._first_at
+        at = bisect_left(paths, path)
+        if at == len(paths) or paths[at] != path:
+            return []
+        return [self.at(position) for position in range(firsts[at], firsts[at + 1])]
+
     def neighbour(self, place: Place, step: int) -> Place | None:
         """Return the passage `step` places on in the same file, or None past its ends."""
         at = place.at + step

@@ -22,8 +22,8 @@ REQUEST_TIMEOUT_S = 10
 RETRIES = 2
 RETRY_TIMEOUT_S = 8
 """Lance and obstore default to 10 retries within 180 s: a dead endpoint would hang a boot for minutes."""
-COALESCE_BYTES = 1 << 20
-"""Lance joins reads that lie closer than this: 13 requests for 20 scattered files against 19, at the same time."""
+COALESCE_BYTES = 256 << 10
+"""Lance joins reads that lie closer than this (its default is 64 kB); docs/decisions/005-scattered-reads.md."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from memfs.errors import CorruptError
 __all__ = [
     "FILE_COLUMNS",
     "Known",
+    "checked",
     "documents_to_rows",
     "file_infos",
     "known_files",
@@ -169,14 +170,21 @@ def rows_to_files(rows: pa.Table) -> dict[str, FileBytes]:
 
 def _join(path: str, parts: list[tuple[int, bytes, bytes, datetime]]) -> FileBytes:
     parts.sort(key=lambda part: part[0])
-    data = b"".join(body for _, body, _, _ in parts)
-    sha256 = parts[0][2].hex()
+    return checked(path, b"".join(body for _, body, _, _ in parts), parts[0][2].hex(), parts[0][3])
+
+
+def checked(path: str, data: bytes, sha256: str, mtime: datetime) -> FileBytes:
+    """Return the file if `data` hashes to `sha256`.
+
+    Raises:
+        CorruptError: it does not.
+    """
     if hashlib.sha256(data).hexdigest() != sha256:
         raise CorruptError(
             f"{path}: its stored bytes do not match its hash",
-            hint="read an older version (memfs … --version N), or add the file again from its source",
+            hint="read an older version (memfs export --at N), or add the file again from its source",
         )
-    return FileBytes(path, data, sha256, parts[0][3])
+    return FileBytes(path, data, sha256, mtime)
 
 
 def file_infos(rows: pa.Table) -> Iterator[FileInfo]:
