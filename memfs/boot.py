@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from memfs.corpus import bootset
 from memfs.corpus.bootset import BootFile, BootSet, LeftOut
@@ -25,8 +25,7 @@ TABLE = "passages"
 BUDGET_REASON = "over the budget that was asked for"
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What a boot did: what is here, how much exists, what was left out and why."""
 
     corpus: str
@@ -50,11 +49,10 @@ class Receipt:
     from_cache: bool
     """True when no bytes were fetched, because the host had them."""
     dry_run: bool
-    boot_set: BootSet = field(repr=False)
+    boot_set: BootSet
 
 
-@dataclass(frozen=True, slots=True)
-class _Map:
+class _Map(NamedTuple):
     boot_set: BootSet
     newest: int | None
     offline: bool

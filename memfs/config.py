@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from memfs.errors import ConfigError
 
@@ -21,8 +20,7 @@ FILE_KEYS = ("corpus", "tree", "embedder", "cache_dir", "state_dir", "budget", "
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One value and where it came from, for people."""
 
     name: str
@@ -30,8 +28,7 @@ class Setting:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     """All settings. `corpus` is None where nothing names one."""
 
     corpus: str | None

@@ -36,6 +36,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _WINDOWS_MARKS = re.compile(r'[<>:"|?*]')
 _WINDOWS_DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*(\..*)?$")
 
+_PLAIN = re.compile(r"[A-Za-z0-9_./ -]+")
+_SUSPECT = re.compile(r"(?i)(?:^|/)(?:\.|/|$|(?:con|prn|aux|nul|com\d|lpt\d)(?:[ ./]|$))|[. ](?:/|$)")
+"""Most paths are `_PLAIN` and not `_SUSPECT`: two quick looks, and the rules below need not be asked."""
+
 
 def normalise(path: str) -> str:
     """Return `path` in NFC; the one mapping that the gate makes."""
@@ -44,6 +48,8 @@ def normalise(path: str) -> str:
 
 def fold(path: str) -> str:
     """Return the key under which two paths are the same file on a case-insensitive disk."""
+    if path.isascii():
+        return path.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
@@ -53,7 +59,9 @@ def check(path: str) -> str:
     Raises:
         PathError: it breaks a rule of the gate.
     """
-    if not isinstance(path, str) or not path:
+    if _PLAIN.fullmatch(path) and len(path) <= SEGMENT_BYTES_MAX and not _SUSPECT.search(path):
+        return path
+    if not path:
         raise PathError(str(path), "an empty name")
     try:
         encoded = path.encode("utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
@@ -36,10 +35,10 @@ LINES_MAX = 20
 
 def jsonable(value: Any) -> Any:
     """Return a dataclass, or a collection of them, as JSON values: times as ISO 8601 UTC, boot sets left out."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        found = {name: jsonable(item) for name, item in fields if not isinstance(item, BootSet)}
-        derived = {name: getattr(value, name) for name in ("citation", "found") if hasattr(value, name)}
+    names = _field_names(value)
+    if names:
+        found = {n: jsonable(item) for n in names if not isinstance(item := getattr(value, n), BootSet)}
+        derived = {n: getattr(value, n) for n in ("citation", "found") if hasattr(value, n)}
         return derived | found
     if isinstance(value, Enum):
         return value.value
@@ -48,6 +47,13 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]
     return value
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    """The fields of a value type, be it a named tuple or a dataclass; () for anything else."""
+    if isinstance(value, tuple):
+        return getattr(value, "_fields", ())
+    return tuple(getattr(value, "__dataclass_fields__", ()))
 
 
 def size_text(size: int) -> str:

@@ -224,9 +224,7 @@ class TestStale:
             bootset.BootFile(path, made.files[0].data, made.files[0].sha256, 0, "boot")
             for path in ("../out.md", "/tmp/out.md", "a/../../out.md", ".memfs.toml", "NOTES/deploy.md")
         )
-        from dataclasses import replace
-
-        filled.objects.write(bootset.KEY, bootset.pack(replace(made, files=made.files + hostile)))
+        filled.objects.write(bootset.KEY, bootset.pack(made._replace(files=made.files + hostile)))
         receipt = run(filled.uri, tmp_path)
         assert {step.wanted.path for step in receipt.refused} >= {file.path for file in hostile[:4]}
         assert not (tmp_path / "out.md").exists()

@@ -23,9 +23,9 @@ def boot_file(path: str, data: bytes) -> BootFile:
 
 
 def boot_set(
-    files: tuple[BootFile, ...] = (), index: tuple[IndexLine, ...] = (), left_out: tuple[LeftOut, ...] = ()
+    files: tuple[BootFile, ...] = (), index_lines: tuple[IndexLine, ...] = (), left_out: tuple[LeftOut, ...] = ()
 ) -> BootSet:
-    return BootSet(7, "2026-11-30T12:00:00Z", len(files), sum(len(f.data) for f in files), files, left_out, index)
+    return BootSet(7, "2026-11-30T12:00:00Z", len(files), sum(len(f.data) for f in files), files, left_out, index_lines)
 
 
 SOME = boot_set(
@@ -122,7 +122,7 @@ def lines(surface: str, count: int) -> tuple[IndexLine, ...]:
 def test_index_fits_and_counts(tokens: int) -> None:
     """The index keeps its budget, lists each surface's newest first with dates, and counts the rest."""
     made = boot_set(
-        index=lines("knowledge", 30) + lines("notes", 40) + lines("sessions", 400),
+        index_lines=lines("knowledge", 30) + lines("notes", 40) + lines("sessions", 400),
         left_out=(LeftOut("sessions", 600, 0, NOT_INDEXED),),
     )
     text = index_text(made, tokens)
@@ -139,7 +139,7 @@ def test_index_fits_and_counts(tokens: int) -> None:
 
 def test_index_is_fair() -> None:
     """A long surface does not crowd out a short one."""
-    text = index_text(boot_set(index=lines("knowledge", 500) + lines("notes", 5) + lines("sessions", 5)), 500)
+    text = index_text(boot_set(index_lines=lines("knowledge", 500) + lines("notes", 5) + lines("sessions", 5)), 500)
     assert text.count("notes/0") == 5
     assert text.count("sessions/0") == 5
 
@@ -187,4 +187,4 @@ class TestBuilding:
     def test_empty(self, corpus: Corpus) -> None:
         """An empty corpus has an empty map."""
         made = bootbuild.build(corpus, 1_000)
-        assert (made.files, made.total_files, made.left_out, made.index) == ((), 0, (), ())
+        assert (made.files, made.total_files, made.left_out, made.index_lines) == ((), 0, (), ())

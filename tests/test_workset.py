@@ -386,7 +386,6 @@ class TestIdentity:
 
 def test_pending_row_is_settled(root: Path, tmp_path: Path) -> None:
     """Killed between announcement and write, old bytes or new: the next run takes neither for an edit."""
-    from dataclasses import replace
 
     state = str(tmp_path / "state")
     for on_disk, action in ((b"one\n", "replace"), (b"two\n", "adopt")):
@@ -395,7 +394,7 @@ def test_pending_row_is_settled(root: Path, tmp_path: Path) -> None:
             lay(tree, {"n/a.md": b"one\n"})
             row = tree.manifest.all()["n/a.md"]
             with tree.manifest.writing():
-                tree.manifest.record([replace(row, pending=sha256(b"two\n"))])
+                tree.manifest.record([row._replace(pending=sha256(b"two\n"))])
             (root / "n/a.md").write_bytes(on_disk)
             (root / "n/.memfs-dead.tmp").write_bytes(b"half")
         with Tree.open(str(root), state) as tree:

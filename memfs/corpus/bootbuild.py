@@ -75,7 +75,7 @@ def build(corpus: Corpus, budget_bytes: int) -> BootSet:
         total_bytes=_sum(rows),
         files=tuple(files),
         left_out=tuple(left_out),
-        index=tuple(line for surface in surfaces.values() for line in _index_lines(surface)),
+        index_lines=tuple(line for surface in surfaces.values() for line in _index_lines(surface)),
     )
 
 

@@ -19,8 +19,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from memfs.errors import CorruptError
 
@@ -36,8 +35,7 @@ PUBLISHED_BYTES = 2 << 20
 NOT_INDEXED = "not listed in the index"
 
 
-@dataclass(frozen=True, slots=True)
-class BootFile:
+class BootFile(NamedTuple):
     """One file of the initial map."""
 
     path: str
@@ -49,8 +47,7 @@ class BootFile:
     generated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """How much of a surface (`knowledge`, `notes`, `sessions`, other) is not in the map, and why."""
 
     surface: str
@@ -59,8 +56,7 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class IndexLine:
+class IndexLine(NamedTuple):
     """One line of the compact index: a file that exists, whether or not it is in the map."""
 
     path: str
@@ -70,8 +66,7 @@ class IndexLine:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class BootSet:
+class BootSet(NamedTuple):
     """The initial map of one corpus version."""
 
     corpus_version: int
@@ -82,7 +77,7 @@ class BootSet:
     files: tuple[BootFile, ...]
     """Most wanted first: a smaller budget takes a prefix."""
     left_out: tuple[LeftOut, ...]
-    index: tuple[IndexLine, ...]
+    index_lines: tuple[IndexLine, ...]
     """Knowledge, then notes, then sessions; newest first in each."""
 
 
@@ -108,7 +103,7 @@ def pack(boot_set: BootSet) -> bytes:
         "total": {"files": boot_set.total_files, "bytes": boot_set.total_bytes},
         "files": rows,
         "left_out": [[x.surface, x.files, x.bytes, x.reason] for x in boot_set.left_out],
-        "index": [[x.path, x.title, x.date, x.size] for x in boot_set.index],
+        "index": [[x.path, x.title, x.date, x.size] for x in boot_set.index_lines],
     }
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
     first = tarfile.TarInfo("boot.json")
@@ -149,8 +144,8 @@ def _from_head(head: dict[str, Any], payload: memoryview) -> BootSet:
             BootFile(path, bytes(payload[at : at + size]), sha256, mtime_us, why, bool(generated))
             for path, size, sha256, mtime_us, at, why, generated in head["files"]
         ),
-        left_out=tuple(LeftOut(*row) for row in head["left_out"]),
-        index=tuple(IndexLine(*row) for row in head["index"]),
+        left_out=tuple(map(LeftOut._make, head["left_out"])),
+        index_lines=tuple(map(IndexLine._make, head["index"])),
     )
 
 
@@ -165,7 +160,7 @@ def index_text(boot_set: BootSet, budget_tokens: int, tree: str = "memory") -> s
         f"{boot_set.total_files:,} files are remembered; the newest lie under {tree}/. "
         f'Missing something? Run: memfs fetch "question"\n'
     )
-    surfaces = _by_surface(boot_set.index)
+    surfaces = _by_surface(boot_set.index_lines)
     chosen = _choose(surfaces, budget_tokens * 4 - len(head) - 60 * len(surfaces))
     parts = [head]
     for surface, lines in surfaces.items():

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import obstore
 import obstore.exceptions as oe
@@ -60,8 +59,7 @@ def explain(error: BaseException, uri: str) -> MemfsError:
     return MemfsError(f"{uri}: {first_line}", hint="this is not an error memfs knows; please report it")
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """An object's bytes and the opaque token that names this version of it."""
 
     data: bytes

@@ -11,7 +11,7 @@ import errno
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from memfs.errors import CorruptError, DiskError
 from memfs.workset.manifest import Laid, Manifest, Seen
@@ -21,8 +21,7 @@ from memfs.workset.tree import Tree
 __all__ = ["Applied", "apply"]
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What became of a plan."""
 
     written: int
@@ -73,9 +72,9 @@ def _announce(tree: Tree, steps: tuple[Step, ...], known_steps: tuple[Step, ...]
     for step in steps:
         old = before.get(step.wanted.path)
         coming.append(
-            replace(old, pending=step.wanted.sha256)
+            old._replace(pending=step.wanted.sha256)
             if old
-            else replace(_laid(step.wanted, now, None), pending=step.wanted.sha256)
+            else _laid(step.wanted, now, None)._replace(pending=step.wanted.sha256)
         )
     if coming:
         with tree.manifest.writing():
@@ -127,7 +126,7 @@ def _laid(wanted: Wanted, now: int, seen: Seen | None) -> Laid:
 def _known(step: Step, old: Laid | None, now: int) -> Laid:
     """The row of a file that was here already: why it came first stays, a pin is added."""
     fresh = _laid(step.wanted, now, step.seen)
-    return fresh if old is None else replace(fresh, why=old.why, pinned=old.pinned or fresh.pinned)
+    return fresh if old is None else fresh._replace(why=old.why, pinned=old.pinned or fresh.pinned)
 
 
 def _settle(manifest: Manifest, before: Mapping[str, Laid], steps: tuple[Step, ...], rows: list[Laid]) -> None:

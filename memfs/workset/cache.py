@@ -10,12 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from memfs.errors import ConfigError, DiskError
 
@@ -26,8 +24,7 @@ NETWORK_FILE_SYSTEMS = frozenset(("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "
 """SQLite's locks do not hold there."""
 
 
-@dataclass(frozen=True, slots=True)
-class BootCopy:
+class BootCopy(NamedTuple):
     """A boot set that this host fetched before."""
 
     data: bytes
@@ -61,7 +58,7 @@ class HostCache:
         """Keep the boot set for the next sandbox; an old copy is replaced whole, or stays."""
         file = self._boot_file(uri)
         head = json.dumps({"etag": copy.etag, "sha256": hashlib.sha256(copy.data).hexdigest()}).encode() + b"\n"
-        temporary = f"{file}.{secrets.token_hex(6)}.tmp"
+        temporary = f"{file}.{os.urandom(6).hex()}.tmp"
         try:
             self._make(os.path.dirname(file))
             with open(temporary, "xb") as handle:

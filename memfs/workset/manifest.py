@@ -15,8 +15,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from memfs.errors import CorruptError, DiskError
 
@@ -45,8 +44,7 @@ CREATE TABLE IF NOT EXISTS files (
 _COLUMNS = "path, sha256, size, version, why, pinned, generated, used, inode, mtime_ns, ctime_ns, pending"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What `lstat` said of a file: equal values mean that nobody wrote to it in between."""
 
     inode: int
@@ -55,8 +53,7 @@ class Seen:
     ctime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Laid:
+class Laid(NamedTuple):
     """A file that memfs laid, or is laying (`pending` is its coming sha256)."""
 
     path: str
@@ -140,7 +137,7 @@ class Manifest:
     def some(self, paths: Iterable[str]) -> dict[str, Laid]:
         """Return those of the paths that were laid, by path."""
         wanted = list(paths)
-        if len(wanted) > 2_000:
+        if len(wanted) > 100:
             everything = self.all()
             return {path: everything[path] for path in wanted if path in everything}
         one = f"SELECT {_COLUMNS} FROM files WHERE path = ?"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from memfs import paths
 from memfs.errors import PathError
@@ -33,8 +33,7 @@ class Action(str, Enum):
     """It cannot be laid; `reason` says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """A file that should be in the tree."""
 
     path: str
@@ -47,8 +46,7 @@ class Wanted:
     generated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One file's decision. `seen` is what lies there now, which must still be so when the step is applied."""
 
     wanted: Wanted
@@ -57,8 +55,7 @@ class Step:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """All decisions, one a file, in path order."""
 
     steps: tuple[Step, ...]

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -68,10 +67,10 @@ class Tree:
             with suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX)
             mark = _checked_mark(root, corpus)
-            state = mark[1] if mark else secrets.token_hex(8)
+            state = mark[1] if mark else os.urandom(8).hex()
             folder = os.path.join(state_dir, "trees", state)
             if mark and _is_copy(folder, root):
-                state = secrets.token_hex(8)
+                state = os.urandom(8).hex()
                 folder, mark = os.path.join(state_dir, "trees", state), None
             with Manifest(folder) as manifest:
                 lock_fd = _lock(os.path.join(folder, "lock"))
@@ -177,7 +176,7 @@ class Tree:
         self, folder: str, name: str, data: bytes, mtime_ns: int | None, *, expected: Seen | None, mode: int
     ) -> Seen:
         fd = self.folder(folder, make=True)
-        temporary = f".memfs-{secrets.token_hex(6)}.tmp"
+        temporary = f".memfs-{os.urandom(6).hex()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         out = os.open(temporary, flags, mode, dir_fd=fd)
         try:
