@@ -27,6 +27,7 @@ from bench.harness import (
     memfs_command,
     memfs_environ,
     ms,
+    quiet,
     ratio,
     run,
     spread,
@@ -84,7 +85,7 @@ class _Cases:
     """Commands that lay the map at `uri` into a new folder, each with all of its state empty."""
 
     def __init__(self, folder: Path, store: Store, uri: str, plain: str) -> None:
-        self._folder, self._store, self._uri, self._plain = folder / "trials", store, uri, plain
+        self._folder, self._store, self._uri, self._plain = quiet(folder) / "trials", store, uri, plain
         self._number = 0
 
     def _fresh(self) -> Path:
@@ -210,7 +211,8 @@ def _peers(result: Result, settings: Settings, folder: Path, store: Store) -> No
             rows.append([f"{rtt_s * 1e3:.0f}", name, ms(times), ratio(times["median"] / base), requests or "none"])
         _peer_targets(result, found, traffic, rtt_s)
     note = (
-        f"Fresh process, empty cache, empty folder, {settings.trials} trials each, interleaved. "
+        f"Fresh process, empty cache, empty folder (on tmpfs where there is one: a disk's own waits drown the "
+        f"difference), {settings.trials} trials each, interleaved. "
         f"{len(modules)} top-level modules are loaded at the end of a boot; "
         f"of the heavy ones: {', '.join(heavy) or 'none'}."
     )
@@ -269,7 +271,7 @@ def _sized(folder: Path, store: Store, uri: str) -> Callable[[], float]:
     number = iter(range(10_000))
 
     def boot() -> float:
-        place = folder / "sized"
+        place = quiet(folder) / "sized"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         argv = [memfs_command(), "boot", str(place / f"memory-{next(number)}"), "--corpus", uri]

@@ -2,8 +2,9 @@
 
 The corpus has 20,000 files of about 4 KB on S3. Each question is about a topic of which
 24 files speak; 20 passages are asked for, and the files that were really laid are
-counted. The warm process is a child that opened the corpus and called `warm()`; each
-question is asked in a new tree, first with an empty cache, then with the cache it left.
+counted. The warm process is a child that opened the corpus, called `warm()` and brought
+the files into a cache of the host, as `Memory.warm` does; each question is asked in a new
+tree, first with an empty cache of its own, then with that one.
 """
 
 from __future__ import annotations
@@ -51,19 +52,26 @@ def main(settings: Settings, folder: Path, store: Store, corpora: dict[int, Buil
         store.round_trip(rtt_s)
         with _Warm(folder / f"warm-{rtt_s}", store, uri) as warm:
             cold = [warm.ask(question, str(at), str(at)) for at, question in enumerate(questions)]
-            again = [warm.ask(question, f"again-{at}", str(at)) for at, question in enumerate(questions)]
+            again = [warm.ask(question, f"again-{at}", "") for at, question in enumerate(questions)]
         result.data[f"warm process at {rtt_s * 1e3:.0f} ms"] = {
             "open_and_warm": warm.ready,
             "cache empty": cold,
-            "cache full": again,
+            "files prefetched": again,
         }
-        for name, asked in (("warm process, host cache empty", cold), ("warm process, files in the host cache", again)):
+        for name, asked in (
+            ("warm process, host cache empty", cold),
+            ("warm process, files prefetched (Memory.warm)", again),
+        ):
             rows.append(_row(rtt_s, name, asked))
         if rtt_s:
-            result.targets += [
-                Target("fetch, requests at most, warm, 20 ms", max(a["requests"] for a in cold), "<=", REQUESTS),
-                Target("fetch, p50 in s, warm, 20 ms", spread([a["seconds"] for a in cold])["median"], "<=", P50_S),
-            ]
+            for name, asked in (("files prefetched", again), ("host cache empty", cold)):
+                p50 = spread([a["seconds"] for a in asked])["median"]
+                result.targets += [
+                    Target(
+                        f"fetch, requests at most, 20 ms, {name}", max(a["requests"] for a in asked), "<=", REQUESTS
+                    ),
+                    Target(f"fetch, p50 in s, 20 ms, {name}", p50, "<=", P50_S),
+                ]
     _command_line(result, rows, settings, folder, store, uri, questions)
     result.sections.insert(
         0,
@@ -134,7 +142,7 @@ class _Warm:
         order = {
             "question": question,
             "tree": str(self._folder / "trees" / tree),
-            "cache": str(self._folder / "caches" / cache),
+            "cache": str(self._folder / "caches" / cache) if cache else "",
         }
         print(json.dumps(order), file=self._child.stdin, flush=True)
         return {**self._answer(), **self._traffic()}
@@ -163,19 +171,29 @@ def _serve(uri: str) -> None:
     from memfs.corpus.table import Corpus
     from memfs.fetch import fetch
     from memfs.workset.cache import HostCache
+    from memfs.workset.gather import prefetch
     from memfs.workset.tree import Tree
 
     started = time.perf_counter()
     corpus = Corpus.open(uri)
     opened = time.perf_counter()
     corpus.warm()
-    print(json.dumps({"open_s": opened - started, "warm_s": time.perf_counter() - opened}), flush=True)
+    warm = time.perf_counter()
+    prefetched = os.environ["MEMFS_CACHE_DIR"]
+    brought = prefetch(corpus, HostCache(prefetched), 256 << 20)
+    ready = {
+        "open_s": opened - started,
+        "warm_s": warm - opened,
+        "prefetch_s": time.perf_counter() - warm,
+        "prefetched_files": brought,
+    }
+    print(json.dumps(ready), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
-        os.makedirs(order["cache"], exist_ok=True)
         os.makedirs(os.path.dirname(order["tree"]), exist_ok=True)
-        cache = HostCache(order["cache"])
+        cache = HostCache(order["cache"] or prefetched)
         started = time.perf_counter()
+        corpus.refresh()
         with Tree.open(order["tree"], os.environ["MEMFS_STATE_DIR"], corpus=uri) as tree:
             answer = fetch(corpus, order["question"], tree=tree, cache=cache, k=K, budget_tokens=4_000)
         seconds = time.perf_counter() - started

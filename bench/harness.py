@@ -7,6 +7,7 @@ The proxy lives in this process, which only waits meanwhile; clients are childre
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.metadata
 import json
@@ -41,6 +42,7 @@ __all__ = [
     "memfs_command",
     "memfs_environ",
     "ms",
+    "quiet",
     "ratio",
     "run",
     "scratch",
@@ -150,6 +152,8 @@ def memfs_command() -> str:
 def memfs_environ(folder: Path, *more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a memfs child whose home, cache and state lie in `folder`."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MEMFS_", "AWS_", "XDG_"))}
+    # An installed package is compiled once; a variable that forbids it would time the compiler.
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
     kept |= {
         "HOME": str(folder / "home"),
         "MEMFS_CACHE_DIR": str(folder / "cache"),
@@ -183,6 +187,18 @@ def scratch() -> Iterator[Path]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def quiet(folder: Path) -> Path:
+    """Return a folder on tmpfs that goes with this process's temporary folder, or `folder` where there is none."""
+    shared = Path("/dev/shm")
+    if not (shared.is_dir() and os.access(shared, os.W_OK)):
+        return folder
+    place = shared / folder.name
+    if not place.exists():
+        place.mkdir()
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
 
 
 def data_dir() -> Path:

@@ -116,7 +116,8 @@ Way = Callable[["Corpus", Question], list[Turn]]
 
 
 def _turns(origins: Sequence[str | None]) -> list[Turn]:
-    return [turn for origin in origins if (turn := _turn(origin))]
+    """A passage that is no turn (a header) takes its place in the ranking, and hits nothing."""
+    return [_turn(origin) or (-1 - at, 0) for at, origin in enumerate(origins)]
 
 
 def _scope(question: Question) -> Scope:

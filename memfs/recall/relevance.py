@@ -1,8 +1,9 @@
 """Say when nothing relevant was found, rather than show the least bad passages.
 
-Measured on 80 LoCoMo questions asked of their own conversation (2 dropped) and of 949
-technical pages that know nothing of them (5 kept). A passage that a question is about
-scores at least 0.28 of the rarest possible word's weight per question term; or it is
+Measured: of 760 LoCoMo questions asked of their own conversation, 0.7 % are wrongly
+refused; of 190 asked of 949 technical pages that know nothing of them, 78 % rightly. To
+refuse an answer that is there is the worse mistake. A passage that a question is about
+scores at least 0.22 of the rarest possible word's weight per question term, or is
 close in meaning without sharing a word.
 """
 
@@ -16,7 +17,7 @@ from memfs.recall.rank import Ranked
 
 __all__ = ["relevant"]
 
-WORDS_MIN = 0.28
+WORDS_MIN = 0.22
 """BM25 of the best passage, per question term, over ln(1 + passages): the weight of a word that occurs once."""
 SIMILARITY_MIN = 0.45
 PASSAGE_SIMILARITY_MIN = 0.30
