@@ -25,6 +25,7 @@ from memfs.errors import (
     NotFoundError,
     PathError,
 )
+from memfs.fetch import recall
 
 
 def ids(corpus: Corpus) -> list[str]:
@@ -473,3 +474,16 @@ def test_vector_index_when_large(corpus: Corpus) -> None:
     place = corpus.catalog().place(hits[0].row_id)
     assert place is not None
     assert place.path == "notes/late.md"
+
+
+def test_rows_come_in_the_order_asked(tmp_path: Path) -> None:
+    """Lance returns taken rows in an order of its own; a passage must never be shown under another's citation."""
+    corpus = Corpus.create(str(tmp_path / "corpus"))
+    for batch in range(3):
+        corpus.commit(document(f"notes/{batch}-{n}.md", long_text(f"kiln {batch} {n}", 60)) for n in range(20))
+    catalog = corpus.catalog()
+    places = [catalog.at(at) for at in range(len(catalog))][::-7]
+    rows = corpus.read_rows([place.row_id for place in places], ["path", "seq"])
+    assert [(row["path"], row["seq"]) for row in rows] == [(place.path, place.seq) for place in places]
+    for text in ("kiln 0 3", "kiln 2 11"):
+        assert all(item.text in corpus.read([item.path])[item.path].data.decode() for item in recall(corpus, text))

@@ -337,11 +337,19 @@ class Corpus:
         return files
 
     def read_rows(self, row_ids: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:
-        """Return the rows with Lance's `row_ids` at this version, in their order."""
+        """Return the rows with Lance's `row_ids` at this version, in their order.
+
+        Raises:
+            ConflictError: they are no more, because the version was cleaned up meanwhile.
+        """
         if not row_ids:
             return []
-        rows = self._call(lambda: self._table.take_row_ids(list(row_ids)).select(columns).to_arrow())
-        return list(rows.to_pylist())
+        # Lance gives them in an order of its own.
+        query = self._table.take_row_ids(list(row_ids)).select(columns).with_row_id()
+        found = {row["_rowid"]: row for row in self._call(query.to_arrow).to_pylist()}
+        if not found.keys() >= set(row_ids):
+            raise ConflictError(f"{self.uri} changed while it was being read", hint="run the command again")
+        return [found[row_id] for row_id in row_ids]
 
     def search_words(self, terms: Sequence[str], limit: int, scope: Scope) -> list[Hit]:
         """Return the best rows by BM25 over `terms`, best first."""
@@ -400,7 +408,8 @@ class Corpus:
         with self.writing():
             decision = self._decide(put, delete, skip_refused)
             (outcome,) = self._publish([(decision, self._prepare(decision.changed))])
-            return outcome
+        # Folding indices at the end made further versions of the same files.
+        return replace(outcome, version=self.version)
 
     def commit_batches(self, batches: Iterable[Sequence[Document]]) -> Iterator[Commit]:
         """Commit the batches in order, some at a time, with `skip_refused`; rows of a large load are made in children.
