@@ -6,18 +6,19 @@ Needs neither lancedb nor pyarrow unless a larger map than the published one is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from memfs.corpus import bootset
 from memfs.corpus.bootset import BootFile, BootSet, LeftOut
 from memfs.corpus.location import Location, parse
 from memfs.corpus.objects import Objects
 from memfs.errors import MemfsError, NotACorpusError, NotFoundError, UnreachableError
-from memfs.workset.apply import apply
 from memfs.workset.cache import BootCopy, HostCache
-from memfs.workset.plan import Action, Plan, Step, Wanted, diff
-from memfs.workset.tree import Tree, read_mark
+
+if TYPE_CHECKING:
+    from memfs.workset.plan import Plan, Step, Wanted
+    from memfs.workset.tree import Tree
 
 __all__ = ["Receipt", "boot"]
 
@@ -78,8 +79,13 @@ def boot(
         NotACorpusError, AccessError, CorruptError, DiskError, ConfigError
     """
     location = parse(corpus)
-    found = _find_map(location, HostCache(cache_dir), budget_bytes, rebuild)
+    # The modules that write the tree are loaded while the map is on its way.
+    found = _find_map(location, HostCache(cache_dir), budget_bytes, rebuild, dry_run)
     chosen, left_out = _within(found.boot_set, budget_bytes)
+    from memfs.workset.apply import apply
+    from memfs.workset.plan import Action, diff
+    from memfs.workset.tree import Tree
+
     wanted = list(_wanted(chosen, found.boot_set.corpus_version))
     if dry_run:
         plan = _dry_plan(wanted, tree, state_dir)
@@ -113,13 +119,14 @@ def boot(
     )
 
 
-def _find_map(location: Location, cache: HostCache, budget_bytes: int | None, rebuild: bool) -> _Map:
+def _find_map(location: Location, cache: HostCache, budget_bytes: int | None, rebuild: bool, dry_run: bool) -> _Map:
     copy = cache.boot_copy(location.uri)
     try:
         objects = Objects(location)
-        newest = _Newest(objects)
+        newest = _Later(lambda: _newest(objects))
         if rebuild:
-            return _Map(_rebuild(location, None), newest.wait(), offline=False, from_cache=False)
+            made = _rebuild(location, bootset.PUBLISHED_BYTES) if dry_run else _republish(location)
+            return _Map(made, newest.wait(), offline=False, from_cache=False)
         data, from_cache = _fetch(objects, location, cache, copy)
         boot_set = bootset.unpack(data)
     except UnreachableError as error:
@@ -133,34 +140,58 @@ def _find_map(location: Location, cache: HostCache, budget_bytes: int | None, re
             raise NotACorpusError(
                 f"{location.uri} is not a memfs corpus", hint=f"make one with: memfs init {location.uri}"
             ) from None
-        return _Map(_rebuild(location, None), newest.wait(), offline=False, from_cache=False)
+        # A sandbox may read only: the map is made for this boot, and the next add, or --rebuild, publishes one.
+        made = _rebuild(location, bootset.PUBLISHED_BYTES)
+        return _Map(made, newest.wait(), offline=False, from_cache=False)
     if budget_bytes is not None and _wants_more(boot_set, budget_bytes):
         boot_set, from_cache = _rebuild(location, budget_bytes), False
     return _Map(boot_set, newest.wait(), offline=False, from_cache=from_cache)
 
 
-class _Newest:
-    """Asks for the corpus's newest version while the boot set is on its way."""
+T = TypeVar("T")
 
-    def __init__(self, objects: Objects) -> None:
-        self._version: int | None = None
-        self._thread = threading.Thread(target=self._ask, args=(objects,), daemon=True)
+
+class _Later(Generic[T]):
+    """A call that runs in a thread of its own; `wait` returns its value, or raises its error."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _ask(self, objects: Objects) -> None:
+    def _run(self) -> None:
+        self._error: Exception | None = None
         try:
-            self._version = objects.newest_version(TABLE)
-        except MemfsError:
-            # Only the receipt's "newer exists" line depends on it; None says that it is not known.
-            self._version = None
+            self._value = self._call()
+        except Exception as error:  # noqa: BLE001 - carried to `wait`
+            self._error = error
 
-    def wait(self) -> int | None:
+    def wait(self) -> T:
         self._thread.join()
-        return self._version
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def _newest(objects: Objects) -> int | None:
+    try:
+        return objects.newest_version(TABLE)
+    except MemfsError:
+        # Only the receipt's "newer exists" line depends on it; None says that it is not known.
+        return None
+
+
+def _import_meanwhile() -> None:
+    """Load what a boot needs once the map is here: some 40 ms, a round trip or two."""
+    import zstandard  # noqa: F401
+
+    import memfs.workset.apply  # noqa: F401
 
 
 def _fetch(objects: Objects, location: Location, cache: HostCache, copy: BootCopy | None) -> tuple[bytes, bool]:
-    fetched = objects.read(bootset.KEY, unless_etag=copy.etag if copy else None)
+    coming = _Later(lambda: objects.read(bootset.KEY, unless_etag=copy.etag if copy else None))
+    _import_meanwhile()
+    fetched = coming.wait()
     if fetched is None:
         assert copy is not None
         return copy.data, True
@@ -175,14 +206,20 @@ def _wants_more(boot_set: BootSet, budget_bytes: int) -> bool:
     return missing and budget_bytes > max(have, bootset.PUBLISHED_BYTES)
 
 
-def _rebuild(location: Location, budget_bytes: int | None) -> BootSet:
-    """Make the map out of the table. Stored as the published one only when no budget was asked for."""
+def _rebuild(location: Location, budget_bytes: int) -> BootSet:
+    """Make a map out of the table, for this boot only."""
+    from memfs.corpus import bootbuild
+    from memfs.corpus.table import Corpus
+
+    return bootbuild.build(Corpus.open(location.uri), budget_bytes)
+
+
+def _republish(location: Location) -> BootSet:
+    """Make the published map anew."""
     from memfs.corpus import bootbuild
     from memfs.corpus.table import Corpus
 
     corpus = Corpus.open(location.uri)
-    if budget_bytes is not None:
-        return bootbuild.build(corpus, budget_bytes)
     with corpus.writing(publish=False):
         return bootbuild.publish(corpus, bootset.PUBLISHED_BYTES)
 
@@ -204,6 +241,8 @@ def _within(boot_set: BootSet, budget_bytes: int | None) -> tuple[list[BootFile]
 
 
 def _wanted(files: list[BootFile], version: int) -> Iterator[Wanted]:
+    from memfs.workset.plan import Wanted
+
     for file in files:
         yield Wanted(
             path=file.path,
@@ -218,6 +257,9 @@ def _wanted(files: list[BootFile], version: int) -> Iterator[Wanted]:
 
 
 def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str) -> Plan:
+    from memfs.workset.plan import diff
+    from memfs.workset.tree import Tree, read_mark
+
     if read_mark(tree) is None:
         return diff(wanted, None)
     with Tree.open(tree, state_dir) as opened:

@@ -232,8 +232,6 @@ def boot(
 ) -> None:  # fmt: skip
     """Lay the initial map of the corpus into DIR (./memory), in one GET. Again: a refresh that keeps edits."""
     from memfs import boot as verb
-    from memfs.corpus.bootset import index_text
-    from memfs.report import receipt_text
 
     config = _config(corpus=corpus, tree=directory, budget=budget, index_tokens=index_tokens)
     receipt = verb.boot(
@@ -245,7 +243,11 @@ def boot(
         dry_run=dry_run,
         rebuild=rebuild,
     )
+    from memfs.report import receipt_text
+
     if print_index:
+        from memfs.corpus.bootset import index_text
+
         click.echo(receipt_text(receipt), err=True)
         click.echo(index_text(receipt.boot_set, config.index_tokens, os.path.basename(config.tree)), nl=False)
     else:
@@ -253,14 +255,14 @@ def boot(
 
 
 @cli.command()
-@click.argument("question")
+@click.argument("question", nargs=-1, required=True)
 @click.option("-k", default=10, show_default=True, help="Passages.")
 @click.option("--budget-tokens", default=2000, show_default=True, help="Of the printed synthesis.")
 @click.option("--since", metavar="DATE", help="Only what happened on or after this date.")
 @click.option("--until", metavar="DATE", help="Only what happened before this date.")
 @_common("under", "corpus", "tree", "json", "dry_run")
 def fetch(
-    question: str, k: int, budget_tokens: int, since: str | None, until: str | None,
+    question: tuple[str, ...], k: int, budget_tokens: int, since: str | None, until: str | None,
     under: str, corpus: str | None, tree: str | None, as_json: bool, dry_run: bool,
 ) -> None:  # fmt: skip
     """Ask in words. Prints a cited synthesis and lays the supporting files into the tree, in one batch."""
@@ -275,7 +277,7 @@ def fetch(
     with _maybe_tree(config, None if dry_run else opened.uri) as laid:
         answer = verb.fetch(
             opened,
-            question,
+            " ".join(question),
             tree=laid,
             cache=_cache(config),
             k=k,
@@ -299,7 +301,8 @@ def get(names: tuple[str, ...], corpus: str | None, tree: str | None, as_json: b
 
     config = _config(corpus=corpus, tree=tree)
     opened = _open(config)
-    with Tree.open(config.tree, config.state_dir, corpus=opened.uri) as laid:
+    open_tree = _maybe_tree(config) if dry_run else Tree.open(config.tree, config.state_dir, corpus=opened.uri)
+    with open_tree as laid:
         plan, done = verb.get(opened, names, tree=laid, cache=_cache(config), dry_run=dry_run)
     if as_json:
         outcomes = [
@@ -395,7 +398,8 @@ def config(corpus: str | None, tree: str | None, as_json: bool) -> None:
     if as_json:
         from memfs.report import jsonable
 
-        click.echo(json.dumps(jsonable(found.settings), ensure_ascii=False, indent=1))
+        shown = [setting._replace(value=redact(setting.value)) for setting in found.settings]
+        click.echo(json.dumps(jsonable(shown), ensure_ascii=False, indent=1))
         return
     for setting in found.settings:
         click.echo(f"{setting.name:<13}{redact(setting.value) or '(not set)'}  [{setting.origin}]")

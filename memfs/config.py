@@ -52,7 +52,8 @@ class Config(NamedTuple):
         """
         if self.corpus is None:
             raise ConfigError(
-                "no corpus is named", hint="give --corpus URI, set MEMFS_CORPUS, or run this beside a booted memory/"
+                "no corpus is named",
+                hint="give --corpus URI, set MEMFS_CORPUS, or run this beside a booted memory/; memfs init makes one",
             )
         return self.corpus
 

@@ -38,7 +38,7 @@ __all__ = [
 
 _SECRET_NAMES = re.compile(r"(?i)(secret|token|password|access_key_id|api_key|account_key|sas_key|credential)")
 _PATTERNS = (
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s'\"@]*@"), r"\1***@"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)(?:[^/\s'\"@]*|[^\s'\"@/]*:[^\s'\"@]*)@"), r"\1***@"),
     (
         re.compile(
             r"(?i)\b((?:x-amz-(?:signature|credential|security-token)|sig|signature|awsaccesskeyid|"
@@ -90,7 +90,10 @@ class PathError(InputError):
 
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
-        super().__init__(f"{path!r}: {reason}", hint="rename it, or add its folder under another --under prefix")
+        super().__init__(
+            f"{path!r}: {reason}",
+            hint="such a name cannot lie in memory/ on every system; wildcards are not known here, name a folder",
+        )
 
 
 class NotFoundError(MemfsError):

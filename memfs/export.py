@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from memfs import paths
 from memfs.corpus.records import FileBytes, FileInfo, Skipped
 from memfs.corpus.table import Corpus
-from memfs.errors import DiskError, InputError
+from memfs.errors import DiskError, InputError, NotFoundError
 
 __all__ = ["Exported", "export"]
 
@@ -52,6 +52,8 @@ def export(
                     refused.append(Skipped(file.path, "another file is its folder, or lies in it"))
                     files, size = files - 1, size - len(file.data)
         progress(files, size)
+    if under and not files and not refused:
+        raise NotFoundError(f"{under}: no such folder in the corpus", hint="look with: memfs ls --remote")
     if not dry_run:
         os.makedirs(folder, exist_ok=True)
     return Exported(files, size, folder, corpus.version, tuple(refused))

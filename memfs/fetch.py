@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memfs.corpus.catalog import Place
+from memfs.corpus.records import nanoseconds
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
 from memfs.corpus.terms import query_terms
-from memfs.errors import InputError
+from memfs.errors import InputError, NotFoundError, redact
 from memfs.recall import synthesis
 from memfs.recall.evidence import Evidence
 from memfs.recall.rank import Ranked, rank, with_text
@@ -35,7 +36,13 @@ class Coverage:
 
     corpus_version: int
     files_total: int
-    passages_total: int
+    """Of the corpus."""
+    files_searched: int
+    """Below the folder that was asked for, or all."""
+    passages_searched: int
+    """Of those; a date given with the question leaves out some of them."""
+    scope: str
+    """The folder and dates that were asked for, in words; "" for everything."""
     files_here: int
     """In the tree after this fetch; 0 without a tree."""
 
@@ -112,7 +119,7 @@ def fetch(
         LaidFile(p.path, p.file_size, "too large", f"over {FILE_BYTES_MAX >> 20} MiB: memfs get it by name")
         for p in large
     ]
-    return Answer(question, text, tuple(evidence), shown, tuple(laid), _coverage(corpus, tree), dry_run)
+    return Answer(question, text, tuple(evidence), shown, tuple(laid), _coverage(corpus, scope, tree), dry_run)
 
 
 def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranked]:
@@ -124,6 +131,12 @@ def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranke
         )
     if k < 1:
         raise InputError("k must be positive", hint="leave -k out for 10")
+    if any(0xD800 <= ord(char) < 0xE000 for char in question):
+        raise InputError("the question is not valid Unicode", hint="ask in ordinary text")
+    if scope.since and scope.until and scope.since >= scope.until:
+        raise InputError("--since is not before --until", hint="swap them")
+    if scope.under and not corpus.catalog().count(scope.under)[0]:
+        raise NotFoundError(f"{scope.under}: no such folder in the corpus", hint="look with: memfs ls --remote")
     ranked = rank(corpus, question, scope)
     return relevant(ranked, query_terms(question), len(corpus.catalog()))[:k]
 
@@ -148,7 +161,7 @@ def _lay(
 ) -> list[LaidFile]:
     if tree is None:
         return [LaidFile(place.path, place.file_size, "not laid") for place in places]
-    why = f"fetch: {' '.join(question.split())[:200]}"
+    why = f"fetch: {redact(' '.join(question.split()))[:200]}"
     plan = diff((_wanted(place, corpus.version, why) for place in places), tree)
     outcomes = {step.wanted.path: _outcome(step) for step in plan.steps}
     if not dry_run:
@@ -163,11 +176,10 @@ def _outcome(step: Step) -> LaidFile:
 
 
 def _wanted(place: Place, version: int, why: str) -> Wanted:
-    mtime_ns = int(place.mtime.timestamp() * 1_000_000) * 1_000
-    return Wanted(place.path, place.sha256, place.file_size, mtime_ns, version, why)
+    return Wanted(place.path, place.sha256, place.file_size, nanoseconds(place.mtime), version, why)
 
 
-def _coverage(corpus: Corpus, tree: Tree | None) -> Coverage:
+def _coverage(corpus: Corpus, scope: Scope, tree: Tree | None) -> Coverage:
     catalog = corpus.catalog()
     here = 0 if tree is None else tree.manifest.count()
-    return Coverage(corpus.version, catalog.file_count, len(catalog), here)
+    return Coverage(corpus.version, catalog.file_count, *catalog.count(scope.under), str(scope), here)

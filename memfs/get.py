@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memfs import paths
-from memfs.corpus.records import FileInfo
+from memfs.corpus.records import FileInfo, nanoseconds
 from memfs.corpus.table import Corpus
 from memfs.errors import InputError, NotFoundError
 from memfs.workset.apply import Applied, apply
@@ -20,9 +20,11 @@ BATCH_BYTES = 64 << 20
 
 
 def get(
-    corpus: Corpus, names: Sequence[str], *, tree: Tree, cache: HostCache | None, dry_run: bool = False
+    corpus: Corpus, names: Sequence[str], *, tree: Tree | None, cache: HostCache | None, dry_run: bool = False
 ) -> tuple[Plan, Applied]:
     """Materialise the files and folders named; `notes/` and `notes` are a folder, `.` is everything.
+
+    Without a tree, or in a dry run, only the plan is made.
 
     Raises:
         NotFoundError: a name is neither a file nor a folder of the corpus; nothing is written then.
@@ -32,7 +34,7 @@ def get(
     infos = _resolve(corpus, names)
     plan = diff((_wanted(info, corpus.version) for info in infos.values()), tree)
     done = Applied(0, 0, (), ())
-    if not dry_run:
+    if tree is not None and not dry_run:
         for part in _parts(plan):
             contents = gather(corpus, ((w.path, w.sha256) for w in part.needed()), cache)
             done = _sum(done, apply(part, tree, contents))
@@ -55,7 +57,7 @@ def _resolve(corpus: Corpus, names: Sequence[str]) -> dict[str, FileInfo]:
 
 
 def _wanted(info: FileInfo, version: int) -> Wanted:
-    return Wanted(info.path, info.sha256, info.size, int(info.mtime.timestamp() * 1_000_000) * 1_000, version, "get")
+    return Wanted(info.path, info.sha256, info.size, nanoseconds(info.mtime), version, "get")
 
 
 def _parts(plan: Plan) -> list[Plan]:

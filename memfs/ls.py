@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from memfs import paths
 from memfs.corpus.table import Corpus
+from memfs.errors import NotFoundError
 from memfs.workset.tree import Tree
 
 __all__ = ["Listed", "ls"]
@@ -25,10 +26,16 @@ class Listed:
 
 
 def ls(corpus: Corpus | None, tree: Tree | None, path: str = "") -> Iterator[Listed]:
-    """Yield the files at or below `path`, sorted; without `corpus` those on disk, without `tree` those stored."""
+    """Yield the files at or below `path`, sorted; without `corpus` those on disk, without `tree` those stored.
+
+    Raises:
+        NotFoundError: nothing lies at `path`.
+    """
     folder = paths.prefix(path)
     here = {} if tree is None else {p: seen for p, seen in tree.files() if p.startswith(folder) or p == folder[:-1]}
     stored = {} if corpus is None else {info.path: info for info in _stored(corpus, folder)}
+    if folder and not here and not stored:
+        raise NotFoundError(f"{path}: no such file or folder", hint="folders and files only, no wildcards: memfs ls")
     for name in sorted(here.keys() | stored.keys()):
         info, seen = stored.get(name), here.get(name)
         if info is None:

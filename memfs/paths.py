@@ -11,7 +11,7 @@ filled on one boots on all. The rules, each with its reason:
 - a segment that ends in a dot or space: Windows drops it, two names become one.
 - CON, NUL, COM1 and kin, with any ending: Windows devices.
 - a segment over 255 bytes or a path over 1,024 bytes in UTF-8: ext4, APFS and S3 limits.
-- `.memfs.toml` and `.memfs-*` at the top: ours.
+- `.memfs.toml` at the top, `.memfs-*` anywhere: ours.
 
 Names in NFD are mapped to NFC (`normalise`); all else is refused, never mended.
 Two paths whose `fold` is equal (case, NFC) are one name on macOS and Windows:
@@ -79,7 +79,7 @@ def check(path: str) -> str:
     segments = path.split("/")
     for segment in segments:
         _check_segment(path, segment)
-    if segments[0].casefold() == ".memfs.toml" or segments[0].casefold().startswith(".memfs-"):
+    if segments[0].casefold() == ".memfs.toml" or any(s.casefold().startswith(".memfs-") for s in segments):
         raise PathError(path, "is reserved for memfs itself")
     return path
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from memfs.corpus.bootset import NOT_INDEXED, BootSet
+from memfs.workset.plan import Step
 
 if TYPE_CHECKING:
     from memfs.add import Added
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from memfs.fetch import Answer, LaidFile
     from memfs.ls import Listed
     from memfs.status import Status
-    from memfs.workset.plan import Step
 
 __all__ = [
     "added_text",
@@ -35,6 +35,8 @@ LINES_MAX = 20
 
 def jsonable(value: Any) -> Any:
     """Return a dataclass, or a collection of them, as JSON values: times as ISO 8601 UTC, boot sets left out."""
+    if isinstance(value, Step):
+        return {"path": value.wanted.path, "action": value.action.value, "reason": value.reason}
     names = _field_names(value)
     if names:
         found = {n: jsonable(item) for n in names if not isinstance(item := getattr(value, n), BootSet)}
@@ -123,14 +125,17 @@ def _added_lines(added: Added) -> Iterator[str]:
     if changed == 0 and added.unchanged:
         yield f"nothing changed: all {added.unchanged:,} files are in the corpus already (version {added.version})"
     else:
+        passages = "" if added.dry_run else f"{added.passages:,} passages, "
         rate = f", {added.passages / added.seconds:,.0f} passages/s" if added.passages and added.seconds > 1 else ""
+        if not changed and not added.unchanged:
+            yield "nothing was taken"
         yield (
             f"{added.sources:,} sources read: {would}{added.added:,} files added, {added.replaced:,} replaced, "
-            f"{added.unchanged:,} unchanged; {added.passages:,} passages, {size_text(added.bytes)}, "
+            f"{added.unchanged:,} unchanged; {passages}{size_text(added.bytes)}, "
             f"{added.seconds:.1f} s{rate}; corpus version {added.version}"
         )
     if added.skipped_count:
-        yield f"skipped: {added.skipped_count:,}"
+        yield f"passed over ({added.skipped_count:,}; also parts of files that were taken):"
         yield from (f"  {line}" for line in _some(map(_skipped_line, added.skipped)))
 
 
@@ -146,6 +151,7 @@ def answer_text(answer: Answer) -> str:
 def _answer_lines(answer: Answer) -> Iterator[str]:
     if not answer.found:
         yield f"Nothing relevant found for: {answer.question}"
+        yield "try the words that the memory itself would use, fewer filters, or look around: memfs ls --remote"
         yield _coverage_line(answer)
         return
     yield answer.synthesis
@@ -165,10 +171,13 @@ def _file_line(file: LaidFile, dry_run: bool) -> str:
 
 def _coverage_line(answer: Answer) -> str:
     cover = answer.coverage
-    here = f"{cover.files_here:,} files are here; " if cover.files_here else ""
+    here = f"{cover.files_here:,} of {cover.files_total:,} files are here; " if cover.files_here else ""
     dry = " (dry run: nothing written)" if answer.dry_run else ""
+    every = "all " if not cover.scope else ""
+    scope = f" ({cover.scope}; the corpus has {cover.files_total:,} files)" if cover.scope else ""
     return (
-        f"coverage: {here}searched all {cover.passages_total:,} passages of {cover.files_total:,} files, "
+        f"coverage: {here}searched {every}{cover.passages_searched:,} passages "
+        f"of {cover.files_searched:,} files{scope}, "
         f"corpus version {cover.corpus_version}{dry}"
     )
 

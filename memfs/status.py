@@ -35,7 +35,7 @@ def status(tree: Tree, corpus: str) -> Status:
     laid = tree.manifest.all()
     found = dict(tree.files())
     stored = [p for p in found if p in laid and not laid[p].generated]
-    modified = tuple(p for p in stored if not is_clean(tree, laid[p], found[p]))
+    modified = tuple(p for p in found if p in laid and not is_clean(tree, laid[p], found[p]))
     new = tuple(p for p in found if p not in laid)
     deleted = tuple(p for p, row in laid.items() if p not in found and row.pending is None)
     return Status(
@@ -44,7 +44,7 @@ def status(tree: Tree, corpus: str) -> Status:
         corpus_version=int(tree.manifest.meta("boot_version") or 0),
         files_here=len(stored),
         files_total=int(tree.manifest.meta("total_files") or 0),
-        clean=len(stored) - len(modified),
+        clean=sum(p not in modified for p in stored),
         modified=modified,
         new=new,
         deleted=deleted,

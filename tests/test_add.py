@@ -228,3 +228,32 @@ def test_eips(corpus: Corpus, tmp_path: Path) -> None:
     add(corpus, [str(data)])
     export(corpus, str(tmp_path / "out"), under="notes")
     assert subprocess.run(["diff", "-r", data, tmp_path / "out"], capture_output=True).stdout == b""
+
+
+def test_memory_is_not_added_to_itself(tmp_path: Path) -> None:
+    """A corpus and a booted tree below the source are passed over and named; adding again changes nothing."""
+    work = tmp_path / "work"
+    (work / "plans").mkdir(parents=True)
+    (work / "plans" / "a.md").write_text("# A\n")
+    inside = Corpus.create(str(work / "corpus"))
+    (work / "memory").mkdir()
+    (work / "memory" / ".memfs.toml").write_text('corpus = "x"\nstate = "0123456789abcdef"\n')
+    first, again = add(inside, [str(work)]), add(inside, [str(work)])
+    assert counts(first)[:2] == (1, 0)
+    assert (again.added, again.replaced) == (0, 0)
+    assert {item.name: item.reason for item in first.skipped} == {
+        "corpus": "a memfs corpus",
+        "memory": "a tree that memfs laid",
+    }
+    with pytest.raises(InputError, match="a tree that memfs laid"):
+        add(inside, [str(work / "memory")])
+
+
+def test_time_of_a_broken_clock(corpus: Corpus, tmp_path: Path) -> None:
+    """A file dated far in the future is added, and its time can be laid again."""
+    file = tmp_path / "late.md"
+    file.write_text("# Late\n")
+    os.utime(file, (253_402_300_000, 253_402_300_000))
+    assert add(corpus, [str(file)]).added == 1
+    (info,) = [found for found in corpus.files() if found.path == "notes/late.md"]
+    assert info.mtime.year <= 2250

@@ -262,3 +262,25 @@ def test_stdout_of_json_is_json_in_a_process(ready: Corpus) -> None:
         assert ran.code == 0
         json.loads(ran.out)
         assert ran.err == ""
+
+
+@pytest.mark.parametrize("uri", ["s3://bob:hunter2secret@bucket/x", "s3://bob:hun/ter2secret@bucket/x"])
+@pytest.mark.parametrize("command", ["config", "config --json", "boot t", "fetch x"])
+def test_password_with_any_letter(uri: str, command: str, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password in the URI, also one with a slash, is never printed, by no command."""
+    monkeypatch.setenv("MEMFS_CORPUS", uri)
+    ran = memfs(*command.split())
+    assert "ter2secret" not in ran.out + ran.err
+
+
+def test_dry_get_makes_nothing(memfs: Run, ready: Corpus, tmp_path: Path) -> None:
+    """`get --dry-run` into a folder that does not exist leaves it so."""
+    assert memfs("get", ".", "--tree", "nowhere", "--dry-run").code == 0
+    assert not (Path.cwd() / "nowhere").exists()
+
+
+def test_a_folder_that_is_not_there_is_an_error(memfs: Run, ready: Corpus) -> None:
+    """A mistyped folder is said, not answered with nothing."""
+    for command in ("fetch x --under nowhere", "ls nowhere", "export out --under nowhere"):
+        ran = memfs(*command.split())
+        assert (ran.code, "hint:" in ran.err) == (4, True), command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from conftest import WHEN, Store, document, long_text, sha256
 
-from memfs.corpus.records import Document, Passage
+from memfs.corpus.records import Document, Passage, nanoseconds
 from memfs.corpus.schema import ANALYZER_KEY, FORMAT, FORMAT_KEY, TABLE
 from memfs.corpus.table import Corpus, Scope
 from memfs.corpus.terms import query_terms
@@ -487,3 +488,66 @@ def test_rows_come_in_the_order_asked(tmp_path: Path) -> None:
     assert [(row["path"], row["seq"]) for row in rows] == [(place.path, place.seq) for place in places]
     for text in ("kiln 0 3", "kiln 2 11"):
         assert all(item.text in corpus.read([item.path])[item.path].data.decode() for item in recall(corpus, text))
+
+
+def test_threads_share_one_corpus(tmp_path: Path) -> None:
+    """Threads that commit through one object take turns: nothing is doubled, torn or lost."""
+    corpus = Corpus.create(str(tmp_path / "corpus"))
+
+    def writer(name: int) -> None:
+        for turn in range(6):
+            text = long_text(f"{name}-{turn}", 40 * (1 + (name + turn) % 3))
+            corpus.commit([document("notes/shared.md", text), document(f"notes/{name}-{turn}.md", "own\n")])
+
+    threads = [threading.Thread(target=writer, args=(name,)) for name in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    opened = Corpus.open(corpus.uri)
+    assert len(ids(opened)) == len(set(ids(opened)))
+    assert len(opened.read([info.path for info in opened.files()])) == 3 * 6 + 1
+
+
+@pytest.mark.parametrize("year", [1, 1969, 2300, 9999])
+def test_wild_file_times(tmp_path: Path, year: int) -> None:
+    """A time that a file system cannot hold is stored as the nearest that all can: no boot breaks on it."""
+    corpus = Corpus.create(str(tmp_path / "corpus"))
+    corpus.commit([document("notes/a.md", "one\n", when=datetime(year, 7, 1, tzinfo=timezone.utc))])
+    (info,) = corpus.files()
+    assert 0 <= nanoseconds(info.mtime) < 1 << 63
+
+
+def test_a_pinned_reader_never_moves(tmp_path: Path) -> None:
+    """A reader of an old version says so when that is cleaned up; it never answers from another."""
+    corpus = Corpus.create(str(tmp_path / "corpus"))
+    corpus.commit([document("notes/a.md", "one\n")])
+    old = corpus.at(corpus.version)
+    corpus.commit([document("notes/a.md", "two\n")])
+    assert old.refresh() == old.version < corpus.version
+    corpus._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+    fresh = Corpus.open(corpus.uri)
+    with pytest.raises(NotFoundError):
+        fresh.at(old.version).read(["notes/a.md"])
+    try:
+        assert old.read(["notes/a.md"])["notes/a.md"].data == b"one\n"
+    except NotFoundError:
+        assert fresh.read(["notes/a.md"])["notes/a.md"].data == b"two\n"
+
+
+def test_a_deletion_makes_room(tmp_path: Path) -> None:
+    """In one commit, a deleted file makes room for a folder of its name, or for another case of it."""
+    corpus = Corpus.create(str(tmp_path / "corpus"))
+    corpus.commit([document("notes/a", "file\n"), document("notes/README.md", long_text("old", 200))])
+    corpus.commit([document("notes/a/b.md", "below\n")], delete=["notes/a"])
+    corpus.commit([document("notes/readme.md", "new\n")], delete=["notes/README.md"])
+    assert [info.path for info in corpus.files()] == ["notes/a/b.md", "notes/readme.md"]
+    assert corpus.read(["notes/readme.md"])["notes/readme.md"].data == b"new\n"
+
+
+def test_delete_is_exact(tmp_path: Path) -> None:
+    """Deleting a name in another case deletes nothing."""
+    corpus = Corpus.create(str(tmp_path / "corpus"))
+    corpus.commit([document("notes/README.md", "one\n")])
+    assert corpus.commit(delete=["notes/readme.md"]).deleted == 0
+    assert len(list(corpus.files())) == 1

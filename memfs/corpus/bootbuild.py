@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from memfs.corpus import bootset
 from memfs.corpus.bootset import NOT_INDEXED, BootFile, BootSet, IndexLine, LeftOut
-from memfs.corpus.records import FileInfo
+from memfs.corpus.records import MTIME_MAX, FileInfo
 from memfs.corpus.rows import file_infos
 from memfs.errors import CorruptError, NotFoundError
 
@@ -201,7 +201,7 @@ def _date(info: FileInfo) -> str | None:
 
 
 def _micros(when: datetime) -> int:
-    return int(when.timestamp() * 1_000_000)
+    return int(min(when, MTIME_MAX).timestamp() * 1_000_000)
 
 
 def _sum(rows: pa.Table) -> int:

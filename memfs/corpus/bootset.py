@@ -30,6 +30,8 @@ FORMAT = 1
 BLOCK = 512
 UNPACKED_BYTES_MAX = 1 << 30
 LEVEL = 6
+MTIME_US_MAX = 1 << 53
+"""In the year 2255: more would not fit into a file system's nanoseconds."""
 PUBLISHED_BYTES = 2 << 20
 """The size of the map that every publish makes: of files, before compression."""
 NOT_INDEXED = "not listed in the index"
@@ -121,14 +123,25 @@ def unpack(archive: bytes) -> BootSet:
     import zstandard
 
     try:
-        whole = zstandard.ZstdDecompressor().decompress(archive, max_output_size=UNPACKED_BYTES_MAX)
+        # Told first: where a frame states its size, zstandard believes it, whatever the limit.
+        if not 0 <= zstandard.frame_content_size(archive) <= UNPACKED_BYTES_MAX:
+            raise ValueError("too large, or of unknown size")
+        whole = zstandard.ZstdDecompressor().decompress(archive)
         json_bytes = int(whole[124:135], 8)
         head = json.loads(whole[BLOCK : BLOCK + json_bytes])
         if head["format"] > FORMAT:
             raise CorruptError("the boot set was made by a newer memfs", hint="pip install -U agent-memfs")
         payload = memoryview(whole)[BLOCK + -(-json_bytes // BLOCK) * BLOCK :]
         return _from_head(head, payload)
-    except (zstandard.ZstdError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (
+        zstandard.ZstdError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise CorruptError(
             "the boot set is damaged", hint="rebuild it with: memfs boot --rebuild (no data is lost)"
         ) from error
@@ -140,13 +153,28 @@ def _from_head(head: dict[str, Any], payload: memoryview) -> BootSet:
         made=str(head["made"]),
         total_files=int(head["total"]["files"]),
         total_bytes=int(head["total"]["bytes"]),
-        files=tuple(
-            BootFile(path, bytes(payload[at : at + size]), sha256, mtime_us, why, bool(generated))
-            for path, size, sha256, mtime_us, at, why, generated in head["files"]
+        files=tuple(_file(row, payload) for row in head["files"]),
+        left_out=tuple(
+            LeftOut(str(name), int(files), int(size), str(why)) for name, files, size, why in head["left_out"]
         ),
-        left_out=tuple(map(LeftOut._make, head["left_out"])),
-        index_lines=tuple(map(IndexLine._make, head["index"])),
+        index_lines=tuple(
+            IndexLine(_printable(path), _printable(title), date and _printable(date), int(size))
+            for path, title, date, size in head["index"]
+        ),
     )
+
+
+def _file(row: list[Any], payload: memoryview) -> BootFile:
+    path, size, sha256, mtime_us, at, why, generated = row
+    path.encode()
+    if not (0 <= at <= at + size <= len(payload) and 0 <= mtime_us < MTIME_US_MAX):
+        raise ValueError("a file lies outside the archive, or has an impossible time")
+    return BootFile(path, bytes(payload[at : at + size]), str(sha256), int(mtime_us), str(why), bool(generated))
+
+
+def _printable(text: str) -> str:
+    """A title comes from a file, and goes in front of an agent's first message: one line, no terminal sequences."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def index_text(boot_set: BootSet, budget_tokens: int, tree: str = "memory") -> str:

@@ -72,6 +72,14 @@ class Catalog:
         """How many bytes its files are."""
         return int(pc.sum(self._files["file_size"]).as_py() or 0)
 
+    def count(self, under: str = "") -> tuple[int, int]:
+        """Return how many files, and passages of them, lie below the folder prefix `under`."""
+        if not under:
+            return self.file_count, len(self)
+        inside = pc.starts_with(self._files["path"], under)
+        passages = pc.sum(pc.take(inside, self._file_of).cast(pa.int64())).as_py() or 0
+        return int(pc.sum(inside.cast(pa.int64())).as_py() or 0), int(passages)
+
     def speakers(self, under: str = "") -> frozenset[str]:
         """Return who speaks in the files below the folder prefix `under`."""
         rows = self._rows["speaker"]

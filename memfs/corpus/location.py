@@ -66,11 +66,13 @@ def parse(uri: str, environ: Mapping[str, str] | None = None) -> Location:
     # By hand: urllib.parse costs a boot 8 ms, and takes `s3://` URLs apart no better.
     scheme, _, rest = uri.partition("://")
     place, _, path = rest.partition("/")
-    if "@" in place or "?" in rest or "#" in rest:
+    if "@" in place or (":" in place and "@" in rest) or "?" in rest or "#" in rest:
         raise ConfigError(
             f"the corpus URI ({scheme}://…) holds credentials or a query",
             hint="keep credentials in the environment (AWS_ACCESS_KEY_ID, …), in ~/.aws or in the machine's role",
         )
+    if scheme == "file" and place not in ("", "localhost"):
+        raise ConfigError(f"{uri!r} names a host, not a folder", hint=f"write file:///{place}/{path}, or just the path")
     if scheme == "file":
         return Location(os.path.abspath("/" + path))
     if scheme not in REMOTE_SCHEMES:

@@ -155,4 +155,7 @@ def _open(location: Location) -> Any:
 
 
 def _absent_folder(location: Location) -> Any:
-    raise NotFoundError(f"{location.uri}: no such folder", hint=f"make a corpus there with: memfs init {location.uri}")
+    raise NotFoundError(
+        f"{location.uri}: no such folder",
+        hint=f"a relative path depends on the working folder; to make a corpus there: memfs init {location.uri}",
+    )

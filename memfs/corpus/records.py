@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 
-__all__ = ["Commit", "Document", "FileBytes", "FileInfo", "Passage", "Skipped"]
+__all__ = ["MTIME_MAX", "Commit", "Document", "FileBytes", "FileInfo", "Passage", "Skipped", "nanoseconds"]
+
+MTIME_MAX = datetime(2250, 1, 1, tzinfo=timezone.utc)
+"""From 2262 on, a time does not fit into 64 bits of nanoseconds, which file systems and the manifest count in."""
+
+
+def nanoseconds(mtime: datetime) -> int:
+    """Return a file time as file systems count it, whole microseconds."""
+    return int(min(mtime, MTIME_MAX).timestamp() * 1_000_000) * 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class Document:
     source: str
     """Where it came from, for people: `claude-code:<session id>`, `file:notes/a.md`; never with credentials."""
     mtime: datetime
-    """UTC; becomes the materialised file's modification time."""
+    """UTC; becomes the materialised file's modification time. Stored as at least 1970 and at most MTIME_MAX."""
 
     @property
     def size(self) -> int:

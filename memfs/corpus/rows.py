@@ -12,7 +12,7 @@ import pyarrow as pa
 from memfs import paths
 from memfs.corpus import searchable
 from memfs.corpus.embed import Embedder
-from memfs.corpus.records import Document, FileBytes, FileInfo
+from memfs.corpus.records import MTIME_MAX, Document, FileBytes, FileInfo
 from memfs.corpus.schema import TOMBSTONE
 from memfs.errors import CorruptError
 
@@ -28,6 +28,7 @@ __all__ = [
     "tombstones",
 ]
 
+_EPOCH = datetime.fromtimestamp(0, tz=timezone.utc)
 FILE_COLUMNS = ["path", "seq", "file_sha256", "file_size", "mtime", "kind", "title", "source", "event_time"]
 
 
@@ -73,7 +74,7 @@ def _append(columns: dict[str, list[object]], document: Document) -> None:
             "kind": document.kind,
             "title": document.title,
             "source": document.source,
-            "mtime": document.mtime,
+            "mtime": min(max(document.mtime, _EPOCH), MTIME_MAX),
             "file_sha256": sha256,
             "file_size": size,
         }

@@ -9,6 +9,7 @@ the version it opened until `refresh`.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -78,6 +79,14 @@ class Scope:
             clauses += [f"event_time < {_timestamp(self.until)}"]
         return " AND ".join(clauses) or None
 
+    def __str__(self) -> str:
+        parts = [
+            f"below {self.under}" if self.under else "",
+            f"since {self.since:%Y-%m-%d %H:%M}" if self.since else "",
+            f"before {self.until:%Y-%m-%d %H:%M}" if self.until else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
 
 EVERYTHING = Scope()
 
@@ -124,7 +133,7 @@ def _quoted(text: str) -> str:
 
 
 def _timestamp(when: datetime) -> str:
-    return f"timestamp '{when.strftime('%Y-%m-%d %H:%M:%S.%f')}'"
+    return f"timestamp '{when.replace(tzinfo=None).isoformat(' ', 'microseconds')}'"
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -138,7 +147,9 @@ class Corpus:
     def __init__(self, location: Location, table: Any, objects: Objects) -> None:
         self.location, self.objects = location, objects
         self._table = table
+        self._writer = threading.RLock()
         self._lease: leases.Lease | None = None
+        self._pinned = False
         self._commits_unchecked = 0
         self._catalog: Catalog | None = None
         metadata = table.schema.metadata or {}
@@ -214,7 +225,9 @@ class Corpus:
                 f"{self.location.uri}: no version {version}",
                 hint=f"the newest is {self.version}; older than 7 days may be gone",
             ) from error
-        return Corpus(self.location, table, self.objects)
+        reader = Corpus(self.location, table, self.objects)
+        reader._pinned = True
+        return reader
 
     def _check_embedder(self, wanted: str | None) -> None:
         if wanted is not None and wanted != self.embedder_name:
@@ -249,7 +262,9 @@ class Corpus:
         return embedder
 
     def refresh(self) -> int:
-        """Move to the newest version and return its number."""
+        """Move to the newest version and return its number; a reader made by `at` stays where it is."""
+        if self._pinned:
+            return self.version
         self._call(lambda: self._table.checkout_latest())
         return self.version
 
@@ -260,6 +275,10 @@ class Corpus:
         except (RuntimeError, OSError, ValueError) as error:
             if "not found" not in str(error).lower():
                 raise explain(error, self.uri) from error
+            if self._pinned:
+                raise NotFoundError(
+                    f"{self.uri}: version {self.version} was cleaned up", hint="versions are kept for seven days"
+                ) from error
         try:
             self._table.checkout_latest()
             self._catalog = None
@@ -380,21 +399,23 @@ class Corpus:
     @contextmanager
     def writing(self, *, publish: bool = True) -> Iterator[None]:
         """Hold the lease for several commits; then fold the indices and, with `publish`, make the boot set."""
-        if self._lease is not None:
-            yield
-            return
-        with leases.hold(self.location, self.objects) as lease:
-            self._lease = lease
-            try:
-                self.refresh()
-                before = self.version
+        # Threads that share this object take turns; one thread may nest.
+        with self._writer:
+            if self._lease is not None:
                 yield
-                self._maintain_when_due()
-                # Nothing changed: then only a publish that was cut short is made up for.
-                if publish and (self.version != before or not bootbuild.is_current(self)):
-                    bootbuild.publish(self, bootset.PUBLISHED_BYTES)
-            finally:
-                self._lease = None
+                return
+            with leases.hold(self.location, self.objects) as lease:
+                self._lease = lease
+                try:
+                    self.refresh()
+                    before = self.version
+                    yield
+                    self._maintain_when_due()
+                    # Nothing changed: then only a publish that was cut short is made up for.
+                    if publish and (self.version != before or not bootbuild.is_current(self)):
+                        bootbuild.publish(self, bootset.PUBLISHED_BYTES)
+                finally:
+                    self._lease = None
 
     def commit(self, put: Iterable[Document] = (), delete: Iterable[str] = (), *, skip_refused: bool = False) -> Commit:
         """Publish all of it in one atomic commit: new files, replacements, deletions. What is already so is left alone.
@@ -455,12 +476,12 @@ class Corpus:
         documents, refused = _gate(put, skip)
         doomed = [paths.check(path) for path in delete]
         known = {} if fresh else self._known([*documents, *doomed])
-        documents = _drop_collisions(documents, known, refused, skip)
+        documents = _drop_collisions(documents, known, frozenset(doomed), refused, skip)
         changed = [d for d in documents.values() if not _is_same(known.get(paths.fold(d.path)), d)]
         stored = {paths.fold(path) for path in documents}
         # A path that is put and deleted in one commit is put.
-        gone = dict.fromkeys(key for key in map(paths.fold, doomed) if key not in stored)
-        buried = [known[key] for key in gone if key in known and known[key].live]
+        gone = {paths.fold(path): path for path in doomed if paths.fold(path) not in stored}
+        buried = [file for key, path in gone.items() if (file := known.get(key)) and file.live and file.path == path]
         return _Decision(len(documents), changed, buried, known, refused)
 
     def _prepare(self, changed: Sequence[Document]) -> pa.Table:
@@ -479,7 +500,11 @@ class Corpus:
         parts: list[pa.Table] = []
         append = True
         for decision, rows in ready:
-            replaced = [(known, len(d.passages)) for d in decision.changed if (known := decision.known_as(d))]
+            replaced = [
+                (known, len(d.passages) if known.path == d.path else 0)
+                for d in decision.changed
+                if (known := decision.known_as(d))
+            ]
             graves = [*replaced, *((known, 0) for known in decision.buried)]
             parts += [rows.cast(self._table.schema), rows_module.tombstones(graves, self._table.schema)]
             append = append and not graves
@@ -643,9 +668,14 @@ def _gate(put: Iterable[Document], skip: bool) -> tuple[dict[str, Document], lis
 
 
 def _drop_collisions(
-    documents: dict[str, Document], known: dict[str, Known], refused: list[Skipped], skip: bool
+    documents: dict[str, Document],
+    known: dict[str, Known],
+    doomed: frozenset[str],
+    refused: list[Skipped],
+    skip: bool,
 ) -> dict[str, Document]:
-    live = {key: file.path for key, file in known.items() if file.live}
+    # What the same commit deletes makes room: for a folder of that name, or for another case.
+    live = {key: file.path for key, file in known.items() if file.live and file.path not in doomed}
     names = live | {paths.fold(path): path for path in documents}
     kept: dict[str, Document] = {}
     for path, document in documents.items():

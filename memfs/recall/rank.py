@@ -26,6 +26,8 @@ CANDIDATES = 200
 """Of each leg."""
 VECTOR_WEIGHT = 0.3
 SPEAKER_BOOST = 1.4
+HEADER_WEIGHT = 0.5
+"""Of a transcript's title and details: what is said in the session is better evidence."""
 UNIQUE_ID_CHARS = 16
 """An id as long as this (a uuid) names one message everywhere; a short one (`D1:3`) only in its session."""
 
@@ -54,8 +56,7 @@ def rank(corpus: Corpus, question: str, scope: Scope) -> list[Ranked]:
     for row_id, score in fuse(words, near).items():
         place = catalog.place(row_id)
         if place is not None:
-            boost = SPEAKER_BOOST if len(names) == 1 and place.speaker in names else 1.0
-            ranked.append(Ranked(place, score * boost, words.get(row_id, 0.0), near.get(row_id, 0.0)))
+            ranked.append(Ranked(place, score * _weight(place, names), words.get(row_id, 0.0), near.get(row_id, 0.0)))
     return list(_once(sorted(ranked, key=lambda r: (-r.score, r.place.path, r.place.seq))))
 
 
@@ -69,6 +70,12 @@ def _once(ranked: Iterable[Ranked]) -> Iterator[Ranked]:
                 continue
             seen.add((origin, length))
         yield item
+
+
+def _weight(place: Place, names: frozenset[str]) -> float:
+    if place.kind == "transcript" and place.speaker is None:
+        return HEADER_WEIGHT
+    return SPEAKER_BOOST if len(names) == 1 and place.speaker in names else 1.0
 
 
 def _search_meaning(corpus: Corpus, question: str, scope: Scope) -> list[Hit]:

@@ -207,7 +207,8 @@ def _open_blobs(folder: str) -> Any:
         return diskcache.Cache(
             folder, disk=_StrictDisk, size_limit=SIZE_LIMIT_BYTES, eviction_policy="least-recently-stored", timeout=10
         )
-    except (sqlite3.DatabaseError, OSError) as error:
+    except (sqlite3.DatabaseError, OSError, TypeError, ValueError, KeyError, AttributeError) as error:
+        # The last four: a settings table that diskcache did not write.
         raise DiskError(
             f"the cache in {folder} cannot be opened: {error}", hint=f"delete {folder}; it is only a cache"
         ) from error

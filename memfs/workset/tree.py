@@ -21,6 +21,7 @@ from memfs.workset.manifest import Manifest, Seen
 __all__ = ["MARK", "Tree", "read_mark"]
 
 MARK = ".memfs.toml"
+_TEMPORARY = re.compile(r"\.memfs-[0-9a-f]{12}\.tmp(\.old\.tmp)?")
 _ID = re.compile(r"^[0-9a-f]{16}$")
 _LINE = re.compile(r'^(corpus|state)\s*=\s*"((?:[^"\\]|\\.)*)"\s*$', re.M)
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,9 +31,12 @@ CHUNK_BYTES = 1 << 20
 def read_mark(root: str) -> tuple[str, str] | None:
     """Return (corpus URI, state id) from a tree's `.memfs.toml`, or None if `root` is no memfs tree."""
     try:
-        fd = os.open(os.path.join(root, MARK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(os.path.join(root, MARK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise ConfigError(f"{root}/{MARK} is not a plain file", hint="move it away and run memfs boot again")
     with open(fd, encoding="utf-8", errors="replace") as handle:
         found = dict(_LINE.findall(handle.read(65_536)))
     state = found.get("state", "")
@@ -111,6 +115,8 @@ class Tree:
         if known is not None:
             return known
         parent, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):
+            raise NotADirectoryError(errno.ENOTDIR, "leads out of the tree", path)
         above = self.folder(parent, make=make)
         if make:
             with suppress(FileExistsError):
@@ -186,6 +192,7 @@ class Tree:
                     view = view[os.write(out, view) :]
                 if mtime_ns is not None:
                     os.utime(out, ns=(mtime_ns, mtime_ns))
+                ours = os.fstat(out)
             finally:
                 os.close(out)
             if expected is None:
@@ -194,13 +201,15 @@ class Tree:
                 path = f"{folder}/{name}" if folder else name
                 if self.look(path) != expected:
                     raise FileExistsError(errno.EEXIST, "changed while memfs was replacing it", path)
-                os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+                _swap(temporary, name, fd, expected)
                 temporary = ""
         finally:
             if temporary:
                 _unlink(temporary, fd)
         status = os.lstat(name, dir_fd=fd)
-        return Seen(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        untouched = (status.st_ino, status.st_size, status.st_mtime_ns) == (ours.st_ino, ours.st_size, ours.st_mtime_ns)
+        # Written to since it got its name: remembered so that it will be hashed, not taken for clean.
+        return Seen(ours.st_ino, ours.st_size, ours.st_mtime_ns, status.st_ctime_ns if untouched else 0)
 
     def remove(self, path: str, expected: Seen) -> None:
         """Delete the file at `path` if it still is as `expected`.
@@ -221,7 +230,7 @@ class Tree:
             except OSError:
                 continue
             for name in os.listdir(fd):
-                if name.startswith(".memfs-") and name.endswith(".tmp"):
+                if _TEMPORARY.fullmatch(name):
                     _unlink(name, fd)
 
     def files(self) -> Iterator[tuple[str, Seen]]:
@@ -235,7 +244,7 @@ class Tree:
             return
         for name in names:
             path = f"{folder}/{name}" if folder else name
-            if path == MARK or name.startswith(".memfs-"):
+            if path == MARK or _TEMPORARY.fullmatch(name):
                 continue
             found = self.look(path)
             if isinstance(found, Seen):
@@ -258,6 +267,20 @@ def _link_new(temporary: str, name: str, fd: int) -> None:
             os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
             return
         raise FileExistsError(errno.EEXIST, "exists", name) from error
+
+
+def _swap(temporary: str, name: str, fd: int, expected: Seen) -> None:
+    """Give the finished file its name in place of the old one; put that back if it was written to meanwhile."""
+    old = f"{temporary}.old.tmp"
+    os.link(name, old, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+    try:
+        os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+        status = os.lstat(old, dir_fd=fd)
+        if (status.st_ino, status.st_size, status.st_mtime_ns) != (expected.inode, expected.size, expected.mtime_ns):
+            os.rename(old, name, src_dir_fd=fd, dst_dir_fd=fd)
+            raise FileExistsError(errno.EEXIST, "changed while memfs was replacing it", name)
+    finally:
+        _unlink(old, fd)
 
 
 def _unlink(name: str, fd: int) -> None:

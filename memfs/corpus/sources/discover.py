@@ -2,7 +2,7 @@
 
 Names are relative to the source, `/`-separated, in order. Symlinks are not followed
 (one that points out of the tree would carry strangers' files into memory), `.git`
-folders are passed over; both are reported.
+folders are passed over, and so are memfs corpora and trees; all are reported.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from datetime import datetime, timezone
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
-from memfs.corpus.records import Skipped
-from memfs.errors import ConfigError, MemfsError, NotFoundError, UnreachableError, redact
+from memfs.corpus.records import MTIME_MAX, Skipped
+from memfs.errors import ConfigError, InputError, MemfsError, NotFoundError, UnreachableError, redact
 
 __all__ = ["SourceFile", "discover"]
 
@@ -39,6 +39,7 @@ def discover(source: str) -> Iterator[SourceFile | Skipped]:
 
     Raises:
         NotFoundError: nothing is there.
+        InputError: it is a memfs corpus, or a tree that memfs laid.
         ConfigError: the URL's scheme needs a package that is not installed.
         UnreachableError: the listing failed; nothing is taken for empty.
     """
@@ -50,6 +51,8 @@ def discover(source: str) -> Iterator[SourceFile | Skipped]:
         status = os.stat(path)
     except OSError as error:
         raise NotFoundError(f"{source}: {error.strerror}", hint="check the path") from error
+    if stat.S_ISDIR(status.st_mode) and (ours := _ours(path)):
+        raise InputError(f"{source} is {ours}", hint="add a folder of it by name: memfs add memory/notes --as notes")
     if stat.S_ISDIR(status.st_mode):
         yield from _walk(path, "")
     elif stat.S_ISREG(status.st_mode):
@@ -75,6 +78,8 @@ def _walk(root: str, folder: str) -> Iterator[SourceFile | Skipped]:
             continue
         if stat.S_ISDIR(status.st_mode) and entry.name == ".git":
             yield Skipped(name, "a Git repository's own data")
+        elif stat.S_ISDIR(status.st_mode) and (ours := _ours(entry.path)):
+            yield Skipped(name, ours)
         elif stat.S_ISDIR(status.st_mode):
             yield from _walk(root, name)
         elif stat.S_ISREG(status.st_mode):
@@ -83,8 +88,15 @@ def _walk(root: str, folder: str) -> Iterator[SourceFile | Skipped]:
             yield Skipped(name, "a symlink" if stat.S_ISLNK(status.st_mode) else "not a plain file")
 
 
+def _ours(folder: str) -> str | None:
+    """Why a folder must not be added: memory that holds itself would grow with every add."""
+    if os.path.isdir(os.path.join(folder, "passages.lance", "_versions")):
+        return "a memfs corpus"
+    return "a tree that memfs laid" if os.path.isfile(os.path.join(folder, ".memfs.toml")) else None
+
+
 def _local(path: str, name: str, status: os.stat_result) -> SourceFile:
-    mtime = datetime.fromtimestamp(max(status.st_mtime, 0), tz=timezone.utc)
+    mtime = _moment(status.st_mtime)
     return SourceFile(name, name, status.st_size, mtime, lambda: open(path, "rb"))
 
 
@@ -131,11 +143,12 @@ def _remote_file(filesystem: Any, root: str, path: str, info: dict[str, Any], la
 def _utc(when: object) -> datetime:
     if isinstance(when, datetime):
         return when.astimezone(timezone.utc)
-    return (
-        datetime.fromtimestamp(float(when), tz=timezone.utc)
-        if isinstance(when, (int, float))
-        else datetime(1970, 1, 1, tzinfo=timezone.utc)
-    )
+    return _moment(float(when)) if isinstance(when, (int, float)) else _moment(0)
+
+
+def _moment(seconds: float) -> datetime:
+    """A file's time, whatever a broken clock or `touch` made of it."""
+    return datetime.fromtimestamp(min(max(seconds, 0.0), MTIME_MAX.timestamp()), tz=timezone.utc)
 
 
 def _label(url: str) -> str:

@@ -22,7 +22,9 @@ def read(file: SourceFile, path: str) -> Document | Skipped:
     if file.size > FILE_BYTES_MAX:
         return Skipped(file.name, f"larger than {FILE_BYTES_MAX >> 20} MiB")
     with file.open() as handle:
-        data = handle.read()
+        data = handle.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        return Skipped(file.name, f"larger than {FILE_BYTES_MAX >> 20} MiB")
     markdown = path.lower().endswith(_MARKDOWN)
     title, event_time = split.front_matter(data) if markdown else (None, None)
     return Document(
