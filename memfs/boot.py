@@ -13,7 +13,15 @@ from memfs.corpus import bootset
 from memfs.corpus.bootset import BootFile, BootSet, LeftOut
 from memfs.corpus.location import Location, parse
 from memfs.corpus.objects import Objects
-from memfs.errors import MemfsError, NotACorpusError, NotFoundError, UnreachableError
+from memfs.errors import (
+    AccessError,
+    ConflictError,
+    DiskError,
+    MemfsError,
+    NotACorpusError,
+    NotFoundError,
+    UnreachableError,
+)
 from memfs.workset.cache import BootCopy, HostCache
 
 if TYPE_CHECKING:
@@ -140,8 +148,7 @@ def _find_map(location: Location, cache: HostCache, budget_bytes: int | None, re
             raise NotACorpusError(
                 f"{location.uri} is not a memfs corpus", hint=f"make one with: memfs init {location.uri}"
             ) from None
-        # A sandbox may read only: the map is made for this boot, and the next add, or --rebuild, publishes one.
-        made = _rebuild(location, bootset.PUBLISHED_BYTES)
+        made = _rebuild(location, bootset.PUBLISHED_BYTES) if dry_run else _mend(location)
         return _Map(made, newest.wait(), offline=False, from_cache=False)
     if budget_bytes is not None and _wants_more(boot_set, budget_bytes):
         boot_set, from_cache = _rebuild(location, budget_bytes), False
@@ -183,9 +190,9 @@ def _newest(objects: Objects) -> int | None:
 
 def _import_meanwhile() -> None:
     """Load what a boot needs once the map is here: some 40 ms, a round trip or two."""
-    import zstandard  # noqa: F401
-
     import memfs.workset.apply  # noqa: F401
+
+    bootset.load()
 
 
 def _fetch(objects: Objects, location: Location, cache: HostCache, copy: BootCopy | None) -> tuple[bytes, bool]:
@@ -212,6 +219,14 @@ def _rebuild(location: Location, budget_bytes: int) -> BootSet:
     from memfs.corpus.table import Corpus
 
     return bootbuild.build(Corpus.open(location.uri), budget_bytes)
+
+
+def _mend(location: Location) -> BootSet:
+    """Make the published map that is missing; where this sandbox may only read, for this boot alone."""
+    try:
+        return _republish(location)
+    except (AccessError, ConflictError, DiskError):
+        return _rebuild(location, bootset.PUBLISHED_BYTES)
 
 
 def _republish(location: Location) -> BootSet:

@@ -252,7 +252,7 @@ def test_output_is_clean_text(ready: Corpus, tmp_path: Path) -> None:
     ran = spawn_memfs("add", str(folder))
     assert ran.code == 0
     assert "\x1b" not in ran.out + ran.err
-    assert "skipped: 1" in ran.out
+    assert "passed over (1;" in ran.out
 
 
 def test_stdout_of_json_is_json_in_a_process(ready: Corpus) -> None:

@@ -525,7 +525,8 @@ def test_a_pinned_reader_never_moves(tmp_path: Path) -> None:
     old = corpus.at(corpus.version)
     corpus.commit([document("notes/a.md", "two\n")])
     assert old.refresh() == old.version < corpus.version
-    corpus._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+    with pytest.warns(UserWarning, match="cleanup_older_than=0"):
+        corpus._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
     fresh = Corpus.open(corpus.uri)
     with pytest.raises(NotFoundError):
         fresh.at(old.version).read(["notes/a.md"])

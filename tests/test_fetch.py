@@ -11,7 +11,7 @@ import pytest
 from conftest import NOTES, Store, document, long_text, tree_of
 
 from memfs.corpus.table import Corpus, Scope
-from memfs.errors import InputError
+from memfs.errors import InputError, NotFoundError
 from memfs.fetch import FILE_BYTES_MAX, fetch, recall
 from memfs.testing import Proxy
 from memfs.workset.cache import HostCache
@@ -71,7 +71,8 @@ def test_scope(filled: Corpus) -> None:
     assert {e.path for e in recall(filled, "we chose", scope=Scope("sessions/", until=day))} == {
         "sessions/2026/05/one/summary.md"
     }
-    assert recall(filled, "we chose", scope=Scope("nothing/")) == []
+    with pytest.raises(NotFoundError):
+        recall(filled, "we chose", scope=Scope("nothing/"))
 
 
 def test_edits_are_kept(filled: Corpus, tree: Tree, cache: HostCache) -> None:

@@ -8,7 +8,7 @@ import pytest
 from conftest import NOTES, sha256
 
 from memfs.corpus.table import Corpus
-from memfs.errors import PathError
+from memfs.errors import NotFoundError, PathError
 from memfs.ls import ls
 from memfs.workset.apply import apply
 from memfs.workset.plan import Wanted, diff
@@ -34,6 +34,7 @@ def test_ls(filled: Corpus, tmp_path: Path) -> None:
         assert [item.path for item in ls(filled, None, "notes")] == ["notes/deploy.md", "notes/people/ana.md"]
         assert [item.path for item in ls(filled, tree, "notes/deploy.md")] == ["notes/deploy.md"]
         assert [item.path for item in ls(filled, tree, "memory/notes/people/")] == ["notes/people/ana.md"]
-        assert list(ls(filled, tree, "nothing")) == []
+        with pytest.raises(NotFoundError):
+            list(ls(filled, tree, "nothing"))
         with pytest.raises(PathError):
             list(ls(filled, tree, "../x"))

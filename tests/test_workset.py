@@ -396,7 +396,7 @@ def test_pending_row_is_settled(root: Path, tmp_path: Path) -> None:
             with tree.manifest.writing():
                 tree.manifest.record([row._replace(pending=sha256(b"two\n"))])
             (root / "n/a.md").write_bytes(on_disk)
-            (root / "n/.memfs-dead.tmp").write_bytes(b"half")
+            (root / "n/.memfs-0123456789ab.tmp").write_bytes(b"half")
         with Tree.open(str(root), state) as tree:
             plan, _ = lay(tree, {"n/a.md": b"two\n"}, 2)
             assert actions(plan) == {"n/a.md": action}

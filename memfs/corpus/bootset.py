@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from memfs.errors import CorruptError
 
-__all__ = ["KEY", "BootFile", "BootSet", "IndexLine", "LeftOut", "index_text", "pack", "unpack"]
+__all__ = ["KEY", "BootFile", "BootSet", "IndexLine", "LeftOut", "index_text", "load", "pack", "unpack"]
 
 KEY = "boot/current.tar.zst"
 FORMAT = 1
@@ -112,6 +112,11 @@ def pack(boot_set: BootSet) -> bytes:
     first.size = len(text)
     whole = first.tobuf(tarfile.USTAR_FORMAT) + text + bytes(-len(text) % BLOCK) + payload.getvalue()
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(whole)
+
+
+def load() -> None:
+    """Load what `unpack` needs, ahead of time."""
+    import zstandard  # noqa: F401
 
 
 def unpack(archive: bytes) -> BootSet:

@@ -7,6 +7,7 @@ cost tens of requests, the whole catalogue of 100,000 passages costs five.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -93,11 +94,16 @@ class Catalog:
         order = pc.sort_indices(self._rows["_rowid"])
         return self._rows["_rowid"].take(order).to_pylist(), order.to_pylist()
 
+    def places(self, row_ids: Iterable[int]) -> dict[int, Place]:
+        """Return the passages with Lance's `row_ids`, by id; those that this version does not have are left out."""
+        ids, positions = self._by_row_id
+        found = ((row_id, bisect_left(ids, row_id)) for row_id in row_ids)
+        known = [positions[at] for row_id, at in found if at < len(ids) and ids[at] == row_id]
+        return {place.row_id: place for place in self.at_all(known)}
+
     def place(self, row_id: int) -> Place | None:
         """Return the passage with Lance's `row_id`; None if this version does not have it."""
-        ids, positions = self._by_row_id
-        at = bisect_left(ids, row_id)
-        return self.at(positions[at]) if at < len(ids) and ids[at] == row_id else None
+        return self.places([row_id]).get(row_id)
 
     @cached_property
     def _first_at(self) -> tuple[list[str], list[int]]:
@@ -111,7 +117,7 @@ class Catalog:
         at = bisect_left(paths, path)
         if at == len(paths) or paths[at] != path:
             return []
-        return [self.at(position) for position in range(firsts[at], firsts[at + 1])]
+        return self.at_all(range(firsts[at], firsts[at + 1]))
 
     def neighbour(self, place: Place, step: int) -> Place | None:
         """Return the passage `step` places on in the same file, or None past its ends."""
@@ -122,23 +128,36 @@ class Catalog:
 
     def at(self, at: int) -> Place:
         """Return the passage at position `at`, 0 <= at < len."""
-        row = self._rows.slice(at, 1).to_pylist()[0]
-        file = self._files.slice(self._file_of[at].as_py(), 1).to_pylist()[0]
-        last = at + 1 == len(self) or self._file_of[at + 1] != self._file_of[at]
-        return Place(
-            row_id=row["_rowid"],
-            at=at,
-            path=file["path"],
-            sha256=file["file_sha256"].hex(),
-            file_size=file["file_size"],
-            mtime=file["mtime"],
-            kind=file["kind"],
-            title=file["title"],
-            seq=row["seq"],
-            start=row["start"],
-            end=file["file_size"] if last else self._rows["start"][at + 1].as_py(),
-            anchor=row["anchor"],
-            speaker=row["speaker"],
-            origin=row["origin"],
-            event_time=row["event_time"],
-        )
+        return self.at_all([at])[0]
+
+    def at_all(self, positions: Sequence[int]) -> list[Place]:
+        """Return the passages at `positions`, in their order; one look at each column, not one a passage."""
+        if not positions:
+            return []
+        at = pa.array(positions, pa.int64())
+        after = pc.min_element_wise(pc.add(at, 1), len(self) - 1)
+        file_of = self._file_of.take(at)
+        ends_file = pc.or_(pc.equal(at, len(self) - 1), pc.not_equal(file_of, self._file_of.take(after))).to_pylist()
+        next_start = self._rows["start"].take(after).to_pylist()
+        rows = self._rows.take(at).to_pylist()
+        files = self._files.take(file_of).to_pylist()
+        return [
+            Place(
+                row_id=row["_rowid"],
+                at=position,
+                path=file["path"],
+                sha256=file["file_sha256"].hex(),
+                file_size=file["file_size"],
+                mtime=file["mtime"],
+                kind=file["kind"],
+                title=file["title"],
+                seq=row["seq"],
+                start=row["start"],
+                end=file["file_size"] if last else end,
+                anchor=row["anchor"],
+                speaker=row["speaker"],
+                origin=row["origin"],
+                event_time=row["event_time"],
+            )
+            for position, row, file, last, end in zip(positions, rows, files, ends_file, next_start, strict=True)
+        ]

@@ -698,4 +698,4 @@ def _drop_collisions(
 
 
 def _is_same(known: Known | None, document: Document) -> bool:
-    return known is not None and known.live and known.sha256 == document.sha256()
+    return known is not None and known.live and known.path == document.path and known.sha256 == document.sha256()

@@ -52,11 +52,11 @@ def rank(corpus: Corpus, question: str, scope: Scope) -> list[Ranked]:
         words_leg = pool.submit(corpus.search_words, query_terms(question), CANDIDATES, scope)
         vector_leg = pool.submit(_search_meaning, corpus, without_names(question, names), scope)
         words, near = _scores(words_leg.result()), _scores(vector_leg.result())
-    ranked = []
-    for row_id, score in fuse(words, near).items():
-        place = catalog.place(row_id)
-        if place is not None:
-            ranked.append(Ranked(place, score * _weight(place, names), words.get(row_id, 0.0), near.get(row_id, 0.0)))
+    fused = fuse(words, near)
+    ranked = [
+        Ranked(place, fused[row_id] * _weight(place, names), words.get(row_id, 0.0), near.get(row_id, 0.0))
+        for row_id, place in catalog.places(fused).items()
+    ]
     return list(_once(sorted(ranked, key=lambda r: (-r.score, r.place.path, r.place.seq))))
 
 
