@@ -160,7 +160,6 @@ class _Warm:
             "requests": counted.total,
             "bytes": counted.bytes_down,
             "in_flight": counted.in_flight_max,
-            "lines": counted.lines[:40],
         }
 
 
