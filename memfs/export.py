@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from memfs import paths
-from memfs.corpus.records import FileBytes, FileInfo, Skipped
+from memfs.corpus.records import FileBytes, FileInfo, Skipped, nanoseconds
 from memfs.corpus.table import Corpus
 from memfs.errors import DiskError, InputError, NotFoundError
 
@@ -80,8 +80,8 @@ def _write(folder: str, relative: str, file: FileBytes) -> bool:
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with open(temporary, "xb") as handle:
             handle.write(file.data)
-        micros = int(file.mtime.timestamp() * 1_000_000)
-        os.utime(temporary, ns=(micros * 1_000, micros * 1_000))
+        mtime_ns = nanoseconds(file.mtime)
+        os.utime(temporary, ns=(mtime_ns, mtime_ns))
         os.replace(temporary, place)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         _remove(temporary)
