@@ -42,6 +42,16 @@ def test_a_batch_equals_its_texts_one_by_one(static: embed.Embedder) -> None:
     assert np.allclose(together, np.vstack([static.embed([t]) for t in texts]), atol=1e-6)
 
 
+def test_more_words_than_it_keeps(static: embed.Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words that are forgotten for lack of room change no vector."""
+    texts = [" ".join(f"word{i * 40 + j} common" for j in range(40)) for i in range(20)]
+    expected = static.embed(texts)
+    monkeypatch.setattr(embed, "WORDS_MAX", 50)
+    small = embed.StaticEmbedder()
+    assert np.array_equal(small.embed(texts), expected)
+    assert np.array_equal(small.embed(texts[::-1]), expected[::-1])
+
+
 @pytest.mark.parametrize("name", ["nonsense", "sentence-transformers:", "openai:ada"])
 def test_unknown_embedder_is_a_clear_error(name: str) -> None:
     """A wrong name says which names there are."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memfs.corpus.terms import analyse, plain_words, query_terms
+from memfs.corpus.terms import analyse, analyse_all, plain_words, query_terms
 
 
 def finds(question: str, text: str) -> bool:
@@ -67,6 +67,12 @@ def test_voicing_is_kept() -> None:
     """Kana voicing marks and Hangul letters are no accents."""
     assert not finds("はは", "ばば")
     assert analyse("한국") == analyse("\u1112\u1161\u11ab\u1100\u116e\u11a8")
+
+
+@given(st.lists(st.text(max_size=60) | st.text("ab'’_ \n\x1cé中", max_size=20), max_size=8))
+def test_many_at_once(texts: list[str]) -> None:
+    """The fast way for many texts finds the terms that each has by itself."""
+    assert analyse_all(texts) == [analyse(text) for text in texts]
 
 
 def test_stop_words() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Sequence
-from itertools import chain
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,7 +28,8 @@ TEXT_CHARS_MAX = 8_000
 STATIC_CHARS_MAX = 1_000
 """A mean over more than some 170 words says little in particular (MiniLM reads 256 tokens)."""
 WORD_CHARS_MAX = 64
-WORDS_MAX = 100_000
+WORDS_MAX = 64_000
+"""Words whose vectors are kept: 64 MB."""
 
 
 class Embedder(Protocol):
@@ -61,7 +62,7 @@ def load(name: str) -> Embedder:
 
 
 class StaticEmbedder:
-    """The mean of a text's token vectors, made unit length; each distinct word is tokenised once a process."""
+    """The mean of a text's token vectors, made unit length; a word is tokenised when it is first met."""
 
     name = DEFAULT
     dimensions = 256
@@ -80,37 +81,51 @@ class StaticEmbedder:
         self._tokenizer = Tokenizer.from_file(str(vocabulary))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self._ids_of: dict[str, list[int]] = {}
+        # A page of it costs memory when it is first written.
+        self._sums = np.empty((WORDS_MAX, self.dimensions), dtype=np.float32)
+        self._place_of: dict[str, int] = {}
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Embedder.embed`."""
         import numpy as np
 
-        words = [text[:STATIC_CHARS_MAX].split() for text in texts]
-        distinct = list(dict.fromkeys(chain.from_iterable(words)))
-        self._learn(distinct)
-        # One row a distinct word, then a text is the sum of its words' rows: each word's tokens are summed once a call.
-        sums = np.zeros((len(distinct), self.dimensions), dtype=np.float32)
-        for row, word in zip(sums, distinct, strict=True):
-            ids = self._ids_of[word]
-            row[:] = self._vectors[ids[0]] if len(ids) == 1 else self._vectors[ids].sum(axis=0)
-        place = {word: at for at, word in enumerate(distinct)}
         out: NDArray[np.float32] = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for row, some in zip(out, words, strict=True):
-            if some:
-                rows = np.fromiter(map(place.__getitem__, some), dtype=np.intp, count=len(some))
-                np.add.reduce(sums[rows], axis=0, out=row)
+        self._add_up(texts, out)
         norms = np.linalg.norm(out, axis=1, keepdims=True)
         np.divide(out, norms, out=out, where=norms > 0)
         return out
 
+    def _add_up(self, texts: Sequence[str], out: NDArray[np.float32]) -> None:
+        """Write the sum of each text's word vectors into its row of `out`."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        words = pc.utf8_split_whitespace(pa.array([text[:STATIC_CHARS_MAX] for text in texts], pa.large_string()))
+        coded = words.flatten().dictionary_encode()
+        distinct = coded.dictionary.to_pylist()
+        if len(distinct) > WORDS_MAX:
+            half = len(texts) // 2
+            self._add_up(texts[:half], out[:half])
+            self._add_up(texts[half:], out[half:])
+            return
+        self._learn(distinct)
+        places = np.fromiter(map(self._place_of.__getitem__, distinct), dtype=np.intp, count=len(distinct))
+        of_text = places[coded.indices.to_numpy()]
+        for row, (start, end) in zip(out, pairwise(words.offsets.to_pylist()), strict=True):
+            np.add.reduce(self._sums[of_text[start:end]], axis=0, out=row)
+
     def _learn(self, words: Sequence[str]) -> None:
-        """Tokenise the words not met before; start anew when there are too many."""
-        if len(self._ids_of) > WORDS_MAX:
-            self._ids_of.clear()
-        new = [word for word in words if word not in self._ids_of]
+        """Add up the token vectors of the words not met before; forget the others when there is no room."""
+        new = [word for word in words if word not in self._place_of]
+        if len(self._place_of) + len(new) > WORDS_MAX:
+            self._place_of.clear()
+            new = list(words)
         encodings = self._tokenizer.encode_batch_fast([w[:WORD_CHARS_MAX] for w in new], add_special_tokens=False)
-        self._ids_of.update(zip(new, (encoding.ids for encoding in encodings), strict=True))
+        for place, (word, encoding) in enumerate(zip(new, encodings, strict=True), len(self._place_of)):
+            ids = encoding.ids
+            self._sums[place] = self._vectors[ids[0]] if len(ids) == 1 else self._vectors[ids].sum(axis=0)
+            self._place_of[word] = place
 
 
 class SentenceTransformerEmbedder:

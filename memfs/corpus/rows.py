@@ -47,17 +47,18 @@ def documents_to_rows(documents: Sequence[Document], embedder: Embedder, schema:
     """Return the rows of `documents`, embedded, in path order then `seq`."""
     ordered = sorted(documents, key=lambda d: d.path)
     columns: dict[str, list[object]] = {field.name: [] for field in schema if field.name != "vector"}
+    terms = searchable.terms(ordered)
     for document in ordered:
-        _append(columns, document)
+        _append(columns, document, terms)
     vectors = _vectors(ordered, embedder)
     arrays = [pa.array(columns[field.name], field.type) for field in schema if field.name != "vector"]
     return pa.Table.from_arrays([*arrays, vectors], schema=schema)
 
 
-def _append(columns: dict[str, list[object]], document: Document) -> None:
+def _append(columns: dict[str, list[object]], document: Document, terms: Iterator[str | None]) -> None:
     sha256, size, key = bytes.fromhex(document.sha256()), document.size, paths.fold(document.path)
     start = 0
-    for seq, (passage, terms) in enumerate(zip(document.passages, searchable.terms(document), strict=True)):
+    for seq, passage in enumerate(document.passages):
         row: dict[str, object] = {
             "id": f"{document.path}#{seq}",
             "path": document.path,
@@ -66,7 +67,7 @@ def _append(columns: dict[str, list[object]], document: Document) -> None:
             "start": start,
             "body": passage.body,
             "text": searchable.text(document, passage),
-            "terms": terms,
+            "terms": next(terms),
             "anchor": passage.anchor,
             "speaker": passage.speaker,
             "origin": passage.origin,

@@ -11,11 +11,11 @@ passage stands alone: a passage's terms are its title, its date and its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memfs.corpus.records import Document, Passage
-from memfs.corpus.terms import analyse
+from memfs.corpus.terms import analyse, analyse_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,16 +40,16 @@ def text(document: Document, passage: Passage) -> str | None:
     return f"{header}\n{passage.text}".replace("\0", "")
 
 
-def terms(document: Document) -> list[str | None]:
-    """Return each passage's index terms, joined by spaces; None where there is no text."""
-    own = [None if p.text is None else analyse(p.text) for p in document.passages]
-    title = analyse(document.title)
-    first = first_turn(document)
-    alone = [
-        None if mine is None else _joined((title, 1), (_date_terms(passage), 1), (mine, 1))
-        for passage, mine in zip(document.passages[:first], own[:first], strict=True)
-    ]
-    return [*alone, *_turn_terms(document.passages[first:], own[first:])]
+def terms(documents: Sequence[Document]) -> Iterator[str | None]:
+    """Yield the index terms, joined by spaces, of each passage of each document; None where there is no text."""
+    texts = [passage.text for document in documents for passage in document.passages]
+    analysed = iter(analyse_all([text for text in texts if text is not None]))
+    for document in documents:
+        own = [None if passage.text is None else next(analysed) for passage in document.passages]
+        title, first = analyse(document.title), first_turn(document)
+        for passage, mine in zip(document.passages[:first], own, strict=False):
+            yield None if mine is None else _joined((title, 1), (_date_terms(passage), 1), (mine, 1))
+        yield from _turn_terms(document.passages[first:], own[first:])
 
 
 def first_turn(document: Document) -> int:
@@ -59,12 +59,11 @@ def first_turn(document: Document) -> int:
     return next((at for at, p in enumerate(document.passages) if p.speaker is not None), len(document.passages))
 
 
-def _turn_terms(turns: Sequence[Passage], own: Sequence[str | None]) -> list[str | None]:
+def _turn_terms(turns: Sequence[Passage], own: Sequence[str | None]) -> Iterator[str | None]:
     short = [_first_terms(mine or "") for mine in own]
-    made: list[str | None] = []
     for at, (passage, mine) in enumerate(zip(turns, own, strict=True)):
         if mine is None:
-            made.append(None)
+            yield None
             continue
         near = [
             (short[beside], times)
@@ -73,8 +72,7 @@ def _turn_terms(turns: Sequence[Passage], own: Sequence[str | None]) -> list[str
             if 0 <= beside < len(turns)
         ]
         speaker = (analyse(passage.speaker or ""), SPEAKER_TIMES)
-        made.append(_joined((mine, OWN_TIMES), speaker, (_date_terms(passage), DATE_TIMES), *near))
-    return made
+        yield _joined((mine, OWN_TIMES), speaker, (_date_terms(passage), DATE_TIMES), *near)
 
 
 def _first_terms(joined: str) -> str:

@@ -39,33 +39,28 @@ def passages(data: bytes, *, markdown: bool, event_time: datetime | None = None)
 
 
 def _text_passages(data: bytes, markdown: bool, event_time: datetime | None) -> Iterator[Passage]:
+    # Only LF ends a line (`bytes.splitlines` also cuts at VT, FF and lone CR).
     start = at = 0
     anchor: str | None = None
     fenced = False
-    for line in _lines(data):
-        heading = None if fenced or not markdown else _HEADING.match(line)
-        if markdown and _FENCE.match(line):
+    has_fences = markdown and (b"```" in data or b"~~~" in data)
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        length = len(line) + (number < len(lines))
+        heading = _HEADING.match(line) if markdown and not fenced and line.startswith(b"#") else None
+        if has_fences and _FENCE.match(line):
             fenced = not fenced
         size = at - start
         if size and (
-            size + len(line) > PASSAGE_BYTES_MAX or (size >= PASSAGE_BYTES_SOFT and (heading or not line.strip()))
+            size + length > PASSAGE_BYTES_MAX or (size >= PASSAGE_BYTES_SOFT and (heading or not line.strip()))
         ):
             yield _passage(data[start:at], anchor, event_time)
             start = at
         if heading and (start == at or anchor is None):
             anchor = slug(heading.group(1).decode("utf-8", errors="replace"))
-        at += len(line)
+        at += length
     if at > start:
         yield _passage(data[start:at], anchor, event_time)
-
-
-def _lines(data: bytes) -> Iterator[bytes]:
-    """Yield lines with their end; only LF ends a line (`bytes.splitlines` also cuts at VT, FF and lone CR)."""
-    at = 0
-    while at < len(data):
-        end = data.find(b"\n", at) + 1 or len(data)
-        yield data[at:end]
-        at = end
 
 
 def _passage(body: bytes, anchor: str | None, event_time: datetime | None) -> Passage:

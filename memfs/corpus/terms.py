@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-__all__ = ["ANALYZER", "STOP_WORDS", "analyse", "plain_words", "query_terms"]
+__all__ = ["ANALYZER", "STOP_WORDS", "analyse", "analyse_all", "plain_words", "query_terms"]
 
 ANALYZER = 1
 
@@ -54,6 +54,29 @@ def analyse(text: str) -> str:
         # Four times as fast as the pattern on plain text; `_chunk_terms` applies the pattern to each chunk once.
         return " ".join(filter(None, map(_chunk_terms, text.encode().translate(_ASCII_SPACES).split())))
     return " ".join(map(_word_terms, _WORD.findall(_flatten(text))))
+
+
+def analyse_all(texts: Sequence[str]) -> list[str]:
+    """As `analyse` of each: four times as fast, for a distinct word of the plain texts is looked at once a call."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    plain = [at for at, text in enumerate(texts) if text.isascii()]
+    made = ["" if text.isascii() else analyse(text) for text in texts]
+    spaced = pa.array([texts[at].encode().translate(_ASCII_SPACES).decode() for at in plain], pa.large_string())
+    chunks = pc.ascii_split_whitespace(spaced)
+    coded = chunks.flatten().dictionary_encode()
+    of_chunk = [_chunk_terms(chunk.encode()) for chunk in coded.dictionary.to_pylist()]
+    # A chunk can hold no term at all: the space at a text's end, a lone apostrophe.
+    kept = np.array([bool(terms) for terms in of_chunk], dtype=bool)[coded.indices.to_numpy()]
+    ends = np.concatenate(([0], np.cumsum(kept)))[chunks.offsets.to_numpy()]
+    terms = pa.array(of_chunk, pa.large_string()).take(coded.indices.filter(pa.array(kept)))
+    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), terms)
+    joined = pc.binary_join(lists, pa.scalar(" ", pa.large_string()))
+    for at, text in zip(plain, joined.to_pylist(), strict=True):
+        made[at] = text
+    return made
 
 
 def query_terms(question: str) -> list[str]:
