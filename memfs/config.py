@@ -76,8 +76,11 @@ def load(flags: Mapping[str, str | None], environ: Mapping[str, str] | None = No
     ]
     found = {name: _first(name, layers) for name in FILE_KEYS if name != "state"}
     value = {name: setting.value for name, setting in found.items()}
+    corpus = value["corpus"]
+    if corpus and "://" not in corpus:
+        corpus = os.path.join(where, os.path.expanduser(corpus))
     return Config(
-        corpus=value["corpus"] or None,
+        corpus=corpus or None,
         tree=os.path.join(where, os.path.expanduser(value["tree"])),
         embedder=value["embedder"] or None,
         cache_dir=os.path.join(where, os.path.expanduser(value["cache_dir"])),

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from memfs.corpus.bootset import NOT_INDEXED, BootSet
-from memfs.workset.plan import Step
+from memfs.workset.plan import Action, Plan, Step
 
 if TYPE_CHECKING:
     from memfs.add import Added
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from memfs.fetch import Answer, LaidFile
     from memfs.ls import Listed
     from memfs.status import Status
+    from memfs.workset.apply import Applied
 
 __all__ = [
     "added_text",
     "answer_text",
+    "got_text",
     "jsonable",
     "listed_text",
     "receipt_text",
@@ -187,6 +189,16 @@ def listed_text(item: Listed) -> str:
     mark = {"both": " ", "corpus": "-", "local": "+"}[item.where]
     title = f"  {item.title}" if item.title and item.title != item.path.rsplit("/", 1)[-1] else ""
     return f"{mark} {item.size:>10,} {item.mtime:%Y-%m-%d} {item.path}{title}"
+
+
+def got_text(plan: Plan, done: Applied, dry_run: bool) -> str:
+    """Return what a get did, or would do."""
+    needed = plan.needed()
+    count, size = (len(needed), sum(w.size for w in needed)) if dry_run else (done.written, done.bytes_written)
+    word = "would write" if dry_run else "wrote"
+    first = f"{word} {count:,} files, {size_text(size)}; {len(plan.steps) - len(needed):,} were here or kept"
+    kept = steps_text("kept", plan.having(Action.EDITED, Action.CONFLICT))
+    return "\n".join([first, *kept, *steps_text("refused", plan.having(Action.REFUSED))])
 
 
 def status_text(status: Status) -> str:

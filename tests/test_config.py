@@ -44,7 +44,10 @@ def test_defaults(env: dict[str, str], home: Path, tmp_path: Path) -> None:
 def test_precedence(env: dict[str, str], home: Path, tmp_path: Path) -> None:
     """Flag over environment over project file over user file over default, each with its origin."""
     user = write(home / ".config/memfs/config.toml", 'corpus = "user"\nbudget = "1k"\n')
-    assert (load({}, env, str(tmp_path)).corpus, origins(load({}, env, str(tmp_path)))["corpus"]) == ("user", str(user))
+    assert (load({}, env, str(tmp_path)).corpus, origins(load({}, env, str(tmp_path)))["corpus"]) == (
+        str(tmp_path / "user"),
+        str(user),
+    )
     project = write(tmp_path / "p/.memfs.toml", 'corpus = "project"\n')
     inner = tmp_path / "p/q/r"
     inner.mkdir(parents=True)
@@ -56,9 +59,9 @@ def test_precedence(env: dict[str, str], home: Path, tmp_path: Path) -> None:
     )
     env["MEMFS_CORPUS"] = "environment"
     found = load({}, env, str(inner))
-    assert (found.corpus, origins(found)["corpus"]) == ("environment", "MEMFS_CORPUS")
+    assert (found.corpus, origins(found)["corpus"]) == (str(inner / "environment"), "MEMFS_CORPUS")
     found = load({"corpus": "flag", "tree": None}, env, str(inner))
-    assert (found.corpus, origins(found)["corpus"]) == ("flag", "--corpus")
+    assert (found.corpus, origins(found)["corpus"]) == (str(inner / "flag"), "--corpus")
 
 
 def test_a_tree_names_its_corpus(env: dict[str, str], tmp_path: Path) -> None:

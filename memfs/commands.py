@@ -1,0 +1,397 @@
+"""The commands: each builds the nouns, calls one verb, prints; data on stdout, the rest on stderr.
+
+A command runs in the process of the command line or in the resident server, for a
+client whose environment and working folder are not its own: all that it needs of
+the outside is in its `Invocation`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from memfs.errors import InputError, redact
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memfs.config import Config
+    from memfs.corpus.table import Corpus
+    from memfs.workset.cache import HostCache
+
+__all__ = ["ALL", "Argument", "Command", "Invocation"]
+
+
+class Invocation:
+    """Where one command runs: its environment, working folder and streams, and where it gets its corpus."""
+
+    def __init__(self, environ: Mapping[str, str], cwd: str, out: TextIO, err: TextIO) -> None:
+        self.environ, self.cwd, self.out, self.err = environ, cwd, out, err
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """Print to stdout."""
+        self.out.write(text + end)
+
+    def note(self, text: str, end: str = "\n") -> None:
+        """Print to stderr."""
+        self.err.write(text + end)
+        self.err.flush()
+
+    def show(self, value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
+        """Print a value as JSON, or as text."""
+        self.say(_json(value) if as_json else text(value))
+
+    def config(self, **flags: str | None) -> Config:
+        """Resolve the settings, the flags first."""
+        from memfs.config import load
+
+        return load(flags, self.environ, self.cwd)
+
+    def open(self, config: Config, version: int | None = None) -> Corpus:
+        """Open the corpus that the settings name."""
+        from memfs.corpus.table import Corpus
+
+        return Corpus.open(config.need_corpus(), version=version, embedder=config.embedder)
+
+    def cache(self, config: Config) -> HostCache:
+        """Return this host's cache."""
+        from memfs.workset.cache import HostCache
+
+        return HostCache(config.cache_dir)
+
+    @contextmanager
+    def maybe_tree(self, config: Config, make_for: str | None = None) -> Iterator[Any]:
+        """The tree, if the folder is one; with `make_for` (a corpus), an absent or empty folder is made one."""
+        from memfs.workset.tree import Tree, read_mark
+
+        free = not os.path.isdir(config.tree) or not os.listdir(config.tree)
+        if read_mark(config.tree) is None and not (make_for and free):
+            yield None
+            return
+        with Tree.open(config.tree, config.state_dir, corpus=make_for) as tree:
+            yield tree
+
+
+class Argument(NamedTuple):
+    """What argparse's `add_argument` is given."""
+
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+
+
+class Command(NamedTuple):
+    """One command: `run` takes the invocation and the arguments by name, and returns an exit code, None for 0."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    run: Callable[..., int | None]
+
+    @property
+    def description(self) -> str:
+        """What it does, for `--help`."""
+        return self.run.__doc__ or ""
+
+    @property
+    def about(self) -> str:
+        """The first sentence."""
+        return self.description.split("\n", 1)[0]
+
+
+ALL: dict[str, Command] = {}
+
+
+def _command(*arguments: Argument) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    def add(run: Callable[..., int | None]) -> Callable[..., int | None]:
+        ALL[run.__name__] = Command(run.__name__, arguments, run)
+        return run
+
+    return add
+
+
+def _value(*names: str, **settings: Any) -> Argument:
+    return Argument(names, settings)
+
+
+def _flag(*names: str, **settings: Any) -> Argument:
+    return Argument(names, {"action": "store_true", **settings})
+
+
+_CORPUS = _value("--corpus", metavar="URI", help="folder or s3://, gs://, az:// URI [MEMFS_CORPUS]")
+_TREE = _value("--tree", metavar="DIR", help="the materialised folder [MEMFS_TREE, ./memory]")
+_JSON = _flag("--json", dest="as_json", help="print JSON")
+_DRY_RUN = _flag("--dry-run", help="say what would be done; write nothing")
+_UNDER = _value("--under", metavar="PREFIX", default="", help="only below this folder of memory/")
+
+
+def _json(value: Any) -> str:
+    from memfs.report import jsonable
+
+    return json.dumps(jsonable(value), ensure_ascii=False, indent=1)
+
+
+class _Progress:
+    """One line on a terminal, rewritten; nothing elsewhere."""
+
+    def __init__(self, go: Invocation, what: str) -> None:
+        self._go, self._what, self._shown, self._live = go, what, 0.0, go.err.isatty()
+
+    def __call__(self, files: int, size: int) -> None:
+        import time
+
+        if self._live and time.monotonic() - self._shown > 0.1:
+            self._shown = time.monotonic()
+            self._go.note(f"\r\x1b[K{self._what}: {files:,} files, {size / 1e6:,.1f} MB", end="")
+
+    def close(self) -> None:
+        if self._live:
+            self._go.note("\r\x1b[K", end="")
+
+
+def _when(text: str | None, name: str) -> datetime | None:
+    """Parse a date or time, UTC where no zone is given.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if text is None:
+        return None
+    from datetime import datetime, timezone
+
+    try:
+        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise InputError(f"--{name}: {text!r} is no date", hint="write 2026-05-08 or 2026-05-08T13:00Z") from None
+    return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed.astimezone(timezone.utc)
+
+
+@_command(
+    _value("uri", metavar="URI"),
+    _value(
+        "--embedder", default="static", metavar="NAME", help="static, or sentence-transformers:NAME_OR_PATH [static]"
+    ),
+)
+def init(go: Invocation, uri: str, embedder: str) -> None:
+    """Make an empty corpus at URI: a folder, s3://bucket/prefix, gs:// or az://."""
+    from memfs.corpus.table import Corpus
+
+    corpus = Corpus.create(uri, embedder=embedder)
+    go.say(f"made a corpus at {corpus.uri} (embedder {corpus.embedder_name})")
+    go.note(f"next: export MEMFS_CORPUS={corpus.uri}; memfs add SOURCE…")
+
+
+@_command(
+    _value("sources", nargs="+", metavar="SOURCE"),
+    _value(
+        "--format", dest="format_", default="auto", metavar="NAME", help="auto, files, claude-code or locomo [auto]"
+    ),
+    _value("--as", dest="surface", help="sessions, notes or knowledge [sessions for transcripts, notes for files]"),
+    _value("--under", default="", metavar="PREFIX", help="a folder in there"),
+    _CORPUS,
+    _JSON,
+    _DRY_RUN,
+)
+def add(
+    go: Invocation, sources: list[str], format_: str, surface: str | None, under: str,
+    corpus: str | None, as_json: bool, dry_run: bool,
+) -> None:  # fmt: skip
+    """Bring files, folders, session transcripts or any fsspec URL into the corpus. Adding again changes nothing."""
+    from memfs import add as verb
+    from memfs.report import added_text
+
+    progress = _Progress(go, "adding")
+    try:
+        opened = go.open(go.config(corpus=corpus))
+        added = verb.add(
+            opened, sources, format=format_, surface=surface, under=under, dry_run=dry_run, progress=progress
+        )
+    finally:
+        progress.close()
+    go.show(added, as_json, added_text)
+
+
+@_command(
+    _value("directory", nargs="?", metavar="DIR"),
+    _value("--budget", metavar="SIZE", help="of the map: 500k, 2MB [as published: 2 MiB]"),
+    _flag("--print-index", help="print the compact index for the first message; receipt on stderr"),
+    _value("--index-tokens", metavar="N", help="of that index [1500]"),
+    _flag("--rebuild", help="make the published map anew from the table"),
+    _CORPUS,
+    _JSON,
+    _DRY_RUN,
+)
+def boot(
+    go: Invocation, directory: str | None, budget: str | None, print_index: bool, index_tokens: str | None,
+    rebuild: bool, corpus: str | None, as_json: bool, dry_run: bool,
+) -> None:  # fmt: skip
+    """Lay the initial map of the corpus into DIR (./memory), in one GET. Again: a refresh that keeps edits."""
+    from memfs import boot as verb
+
+    config = go.config(corpus=corpus, tree=directory, budget=budget, index_tokens=index_tokens)
+    receipt = verb.boot(
+        config.need_corpus(),
+        config.tree,
+        cache_dir=config.cache_dir,
+        state_dir=config.state_dir,
+        budget_bytes=config.budget_bytes,
+        dry_run=dry_run,
+        rebuild=rebuild,
+    )
+    from memfs.report import receipt_text
+
+    if print_index:
+        from memfs.corpus.bootset import index_text
+
+        go.note(receipt_text(receipt))
+        go.say(index_text(receipt.boot_set, config.index_tokens, os.path.basename(config.tree)), end="")
+    else:
+        go.show(receipt, as_json, receipt_text)
+
+
+@_command(
+    _value("question", nargs="+", metavar="QUESTION"),
+    _value("-k", type=int, default=10, metavar="N", help="passages [10]"),
+    _value("--budget-tokens", type=int, default=2000, metavar="N", help="of the printed synthesis [2000]"),
+    _value("--since", metavar="DATE", help="only what happened on or after this date"),
+    _value("--until", metavar="DATE", help="only what happened before this date"),
+    _UNDER,
+    _CORPUS,
+    _TREE,
+    _JSON,
+    _DRY_RUN,
+)
+def fetch(
+    go: Invocation, question: list[str], k: int, budget_tokens: int, since: str | None, until: str | None,
+    under: str, corpus: str | None, tree: str | None, as_json: bool, dry_run: bool,
+) -> None:  # fmt: skip
+    """Ask in words. Prints a cited synthesis and lays the supporting files into the tree, in one batch."""
+    from memfs import fetch as verb
+    from memfs import paths
+    from memfs.corpus.table import Scope
+    from memfs.report import answer_text
+
+    config = go.config(corpus=corpus, tree=tree)
+    scope = Scope(paths.prefix(under), _when(since, "since"), _when(until, "until"))
+    opened = go.open(config)
+    with go.maybe_tree(config, None if dry_run else opened.uri) as laid:
+        answer = verb.fetch(
+            opened,
+            " ".join(question),
+            tree=laid,
+            cache=go.cache(config),
+            k=k,
+            budget_tokens=budget_tokens,
+            scope=scope,
+            dry_run=dry_run,
+        )
+    go.show(answer, as_json, answer_text)
+    if laid is None and not dry_run:
+        go.note(f"note: no files were laid, {config.tree} is no memfs tree: memfs boot makes one")
+
+
+@_command(_value("names", nargs="+", metavar="PATH"), _CORPUS, _TREE, _JSON, _DRY_RUN)
+def get(go: Invocation, names: list[str], corpus: str | None, tree: str | None, as_json: bool, dry_run: bool) -> None:
+    """Lay files or whole folders into the tree by name (`.` is everything). Local edits are kept."""
+    from memfs import get as verb
+    from memfs.report import got_text
+    from memfs.workset.tree import Tree
+
+    config = go.config(corpus=corpus, tree=tree)
+    opened = go.open(config)
+    open_tree = go.maybe_tree(config) if dry_run else Tree.open(config.tree, config.state_dir, corpus=opened.uri)
+    with open_tree as laid:
+        plan, done = verb.get(opened, names, tree=laid, cache=go.cache(config), dry_run=dry_run)
+    if not as_json:
+        go.say(got_text(plan, done, dry_run))
+        return
+    files = [
+        {"path": s.wanted.path, "size": s.wanted.size, "outcome": s.action.value, "reason": s.reason}
+        for s in plan.steps
+    ]
+    go.say(_json({"written": done.written, "dry_run": dry_run, "files": files}))
+
+
+@_command(
+    _value("path", nargs="?", default="", metavar="PATH"),
+    _value("--remote", dest="only", action="store_const", const="remote", help="only what the corpus holds"),
+    _value("--local", dest="only", action="store_const", const="local", help="only what is on disk; needs no network"),
+    _CORPUS,
+    _TREE,
+    _JSON,
+)
+def ls(go: Invocation, path: str, only: str | None, corpus: str | None, tree: str | None, as_json: bool) -> None:
+    """List files: `-` not on disk, `+` on disk only, blank both."""
+    from memfs import ls as verb
+    from memfs.report import listed_text
+
+    config = go.config(corpus=corpus, tree=tree)
+    opened = None if only == "local" else go.open(config)
+    with go.maybe_tree(config) as laid:
+        items = list(verb.ls(opened, None if only == "remote" else laid, path))
+    if as_json:
+        go.say(_json(items))
+        return
+    for item in items:
+        go.say(listed_text(item))
+    here = sum(item.where != "corpus" for item in items)
+    go.note(f"{len(items):,} files" if only == "remote" else f"{here:,} of {len(items):,} files are here")
+
+
+@_command(_TREE, _JSON)
+def status(go: Invocation, tree: str | None, as_json: bool) -> None:
+    """Say what lies in the tree and what of it is yours. Needs no network."""
+    from memfs import status as verb
+    from memfs.report import status_text
+    from memfs.workset.tree import Tree, read_mark
+
+    config = go.config(tree=tree)
+    with Tree.open(config.tree, config.state_dir) as laid:
+        mark = read_mark(config.tree)
+        found = verb.status(laid, mark[0] if mark else "")
+    go.show(found, as_json, status_text)
+
+
+@_command(
+    _value("directory", metavar="DIR"),
+    _value("--at", dest="version", type=int, metavar="N", help="an older corpus version"),
+    _UNDER,
+    _CORPUS,
+    _JSON,
+    _DRY_RUN,
+)
+def export(
+    go: Invocation, directory: str, version: int | None, under: str, corpus: str | None, as_json: bool, dry_run: bool
+) -> None:
+    """Write every file of the corpus, byte for byte, into the empty folder DIR."""
+    from memfs import export as verb
+    from memfs.report import size_text
+
+    progress = _Progress(go, "exporting")
+    try:
+        opened = go.open(go.config(corpus=corpus), version)
+        done = verb.export(opened, directory, under=under, dry_run=dry_run, progress=progress)
+    finally:
+        progress.close()
+    word = "would export" if dry_run else "exported"
+    go.show(
+        done,
+        as_json,
+        lambda d: f"{word} {d.files:,} files, {size_text(d.bytes)}, of corpus version {d.version} to {d.folder}",
+    )
+    for item in done.refused:
+        go.note(f"refused: {item.name}: {item.reason}")
+
+
+@_command(_CORPUS, _TREE, _JSON)
+def config(go: Invocation, corpus: str | None, tree: str | None, as_json: bool) -> None:
+    """Show each setting and where it came from."""
+    settings = [
+        setting._replace(value=redact(setting.value)) for setting in go.config(corpus=corpus, tree=tree).settings
+    ]
+    if as_json:
+        go.say(_json(settings))
+        return
+    for setting in settings:
+        go.say(f"{setting.name:<13}{setting.value or '(not set)'}  [{setting.origin}]")
