@@ -10,8 +10,19 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import NamedTuple
 
-__all__ = ["MTIME_MAX", "Commit", "Document", "FileBytes", "FileInfo", "Passage", "Skipped", "nanoseconds"]
+__all__ = [
+    "MTIME_MAX",
+    "Commit",
+    "Document",
+    "FileBytes",
+    "FileInfo",
+    "Passage",
+    "Skipped",
+    "StoredFile",
+    "nanoseconds",
+]
 
 MTIME_MAX = datetime(2250, 1, 1, tzinfo=timezone.utc)
 """From 2262 on, a time does not fit into 64 bits of nanoseconds, which file systems and the manifest count in."""
@@ -80,6 +91,14 @@ class FileInfo:
     source: str
     event_time: datetime | None
     """Of its first passage that has one."""
+
+
+class StoredFile(NamedTuple):
+    """The little that is to be known of every file of a large corpus: twenty times as fast to make as a `FileInfo`."""
+
+    sha256: str
+    size: int
+    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
