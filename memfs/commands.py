@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from argparse import Action
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -391,12 +392,20 @@ _PRINTING = {
 _NUMBERED = {"-A": "after-context", "-B": "before-context", "-C": "context", "-m": "max-count"}
 
 
+class _Passed(Action):
+    """A flag for ripgrep: kept in the order of the command line, for of two that contradict, ripgrep takes the last."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        flag = self.option_strings[-1] + (f"={values}" if self.nargs is None else "")
+        namespace.passed = (*namespace.passed, flag)
+
+
 def _rg_flags() -> Iterator[Argument]:
+    passed = {"dest": "passed", "default": (), "action": _Passed, "help": "as ripgrep's"}
     for short, name in {**_MATCHING, **_WHOLE, **_PRINTING}.items():
-        names = (f"--{name}",) if not short or short == f"--{name}" else (short, f"--{name}")
-        yield _flag(*names, dest=name, help="as ripgrep's")
+        yield _value(*dict.fromkeys(n for n in (short, f"--{name}") if n), nargs=0, **passed)
     for short, name in _NUMBERED.items():
-        yield _value(short, f"--{name}", dest=name, type=int, metavar="N", help="as ripgrep's")
+        yield _value(short, f"--{name}", type=int, metavar="N", **passed)
 
 
 @_command(
@@ -412,7 +421,7 @@ def _rg_flags() -> Iterator[Argument]:
 )
 def grep(
     go: Invocation, words: list[str], patterns: list[str], globs: list[str], sort: str, budget: str, lay: int,
-    corpus: str | None, tree: str | None, **flags: Any,
+    passed: tuple[str, ...], corpus: str | None, tree: str | None,
 ) -> int:  # fmt: skip
     """Search every file of the corpus, here or not, as ripgrep would: the same patterns, the same lines.
 
@@ -425,14 +434,14 @@ def grep(
 
     config = go.config(corpus=corpus, tree=tree)
     named = (patterns, words) if patterns else (words[:1], words[1:])
-    numbers = [f"--{name}={flags[name]}" for name in _NUMBERED.values() if flags[name] is not None]
+    matching = [flag for flag in passed if flag[2:] in _MATCHING.values()]
     query = verb.Query(
         patterns=tuple(named[0]),
-        matching=tuple(f"--{name}" for name in _MATCHING.values() if flags[name]),
-        printing=(*_given(flags, _PRINTING), *_given(flags, _WHOLE), f"--sort={sort}", *numbers),
+        matching=tuple(matching),
+        printing=(f"--sort={sort}", *(flag for flag in passed if flag not in matching)),
         globs=tuple(globs),
         paths=tuple(named[1]),
-        whole=bool(_given(flags, _WHOLE)),
+        whole=any(flag[2:] in _WHOLE.values() for flag in passed),
     )
     rg = verb.find_rg()
     mirror, offline = _fresh_mirror(go, config, parse_size(budget, "budget"))
@@ -451,16 +460,12 @@ def grep(
     )
     if done.said:
         go.note(done.said, end="")
-    if flags["json"]:
+    if "--json" in passed:
         from memfs.report import jsonable
 
         go.say(json.dumps({"type": "coverage", "data": jsonable(done.coverage)}))
     go.note(coverage_text(done.coverage))
     return done.exit_code
-
-
-def _given(flags: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"--{name}" for name in names.values() if flags[name])
 
 
 def _fresh_mirror(go: Invocation, config: Config, budget_bytes: int) -> tuple[Mirror, bool]:

@@ -162,10 +162,12 @@ def grep(
     if not query.patterns:
         raise InputError("no pattern is given", hint="memfs grep PATTERN, or -e PATTERN")
     local = _look(tree_root, open_tree)
-    view = _View.of(cwd, tree_root, query.paths)
-    visible = {path: e for path, e in mirror.entries.items() if path not in local.deleted and view.holds(path)}
+    stored = {path: entry for path, entry in mirror.entries.items() if path not in local.deleted}
+    view = _View.of(
+        cwd, tree_root, query.paths, lambda wanted: any(_lies_at(path, wanted) for path in (*local.files, *stored))
+    )
+    visible = {path: entry for path, entry in stored.items() if view.holds(path)}
     mine = {path: sha256 for path, sha256 in local.files.items() if view.holds(path)}
-    view.check([*visible, *mine], [p for p in mirror.entries if p not in local.deleted], local.files)
     hits = None if query.needs_all else mirror.search(rg, query.rg_matching())
     missing = [entry for path, entry in visible.items() if path not in mine and _may_match(entry, hits, query)]
     own = [
@@ -212,46 +214,50 @@ def _may_match(entry: Entry, hits: set[str] | None, query: Query) -> bool:
 
 
 class _View(NamedTuple):
-    """How the tree is seen from the working folder: what ripgrep is to print before a path, and which files are in."""
+    """How the tree is seen from the working folder; the scratch folder has the two lie in the same way."""
 
     below: str
-    """Where the tree lies in the scratch folder; "" for its root."""
+    """Where the tree lies in the scratch folder."""
     start: str
     """Where in the scratch folder ripgrep runs."""
     arguments: tuple[str, ...]
-    """The paths that it is given."""
-    wanted: tuple[tuple[str, str], ...]
-    """(as typed, path in the corpus) of each path asked for; ("", "") for everything."""
+    """The paths that it is given: what it prints begins with them."""
+    wanted: tuple[str, ...]
+    """Which files and folders of the corpus are asked for; "" is everything."""
 
     @classmethod
-    def of(cls, cwd: str, root: str, typed: Sequence[str]) -> _View:
-        real_cwd, real_root = os.path.realpath(cwd), os.path.realpath(root)
-        inside = _relative(real_cwd, real_root)
-        if inside is not None:
-            wanted = [(arg, _corpus_path(arg, real_cwd, real_root, inside)) for arg in typed]
-            arguments = tuple(_seen_from(path, inside) for _, path in wanted)
-            return cls("", inside, arguments, tuple(wanted) or (("", inside),))
-        below = _relative(real_root, real_cwd)
-        if below is None:
-            wanted = [(arg, _corpus_path(arg, real_cwd, real_root, "")) for arg in typed]
-            return cls("", "", tuple(path or "." for _, path in wanted), tuple(wanted) or (("", ""),))
-        wanted = [(arg, _corpus_path(arg, real_cwd, real_root, "")) for arg in typed]
-        arguments = tuple(f"{below}/{path}" if path else below for _, path in wanted) or (below,)
-        return cls(below, "", arguments, tuple(wanted) or (("", ""),))
+    def of(cls, cwd: str, root: str, typed: Sequence[str], exists: Callable[[str], bool]) -> _View:
+        """Resolve what was typed.
+
+        Raises:
+            NotFoundError: a path names nothing, on disk or in the corpus.
+        """
+        here, tree = os.path.realpath(cwd), os.path.realpath(root)
+        there = os.path.relpath(tree, here)
+        ups = there.split("/").count("..")
+        start = "/".join(here.strip("/").split("/")[-ups:]) if ups else ""
+        below = os.path.normpath(os.path.join(start, there))
+        inside = _relative(here, tree)
+        if not typed:
+            return cls(below, start, () if inside is not None else (there,), (inside or "",))
+        pairs = [_resolved(name, here, tree, there, exists) for name in typed]
+        return cls(below, start, tuple(argument for argument, _ in pairs), tuple(path for _, path in pairs))
 
     def holds(self, path: str) -> bool:
         """Whether the corpus path `path` is asked for."""
-        return any(not wanted or path == wanted or path.startswith(f"{wanted}/") for _, wanted in self.wanted)
+        return any(_lies_at(path, wanted) for wanted in self.wanted)
 
-    def check(self, found: Sequence[str], stored: Sequence[str], local: Mapping[str, str]) -> None:
-        """Refuse a path that names nothing."""
-        for typed, wanted in self.wanted:
-            if (
-                typed
-                and wanted
-                and not any(p == wanted or p.startswith(f"{wanted}/") for p in (*found, *stored, *local))
-            ):
-                raise NotFoundError(f"{typed}: no such file or folder", hint="look around with: memfs ls")
+
+def _resolved(typed: str, here: str, tree: str, there: str, exists: Callable[[str], bool]) -> tuple[str, str]:
+    """Return (what ripgrep is given, path in the corpus) of a path on disk, or of one as `memfs ls` prints it."""
+    on_disk = _relative(os.path.normpath(os.path.join(here, typed)), tree)
+    if on_disk is not None and exists(on_disk):
+        return (os.path.relpath(typed, here) if os.path.isabs(typed) else typed), on_disk
+    if not os.path.isabs(typed):
+        stored = paths.prefix(typed).rstrip("/")
+        if exists(stored):
+            return os.path.normpath(os.path.join(there, stored)), stored
+    raise NotFoundError(f"{typed}: no such file or folder", hint="look around with: memfs ls")
 
 
 def _relative(path: str, start: str) -> str | None:
@@ -261,18 +267,8 @@ def _relative(path: str, start: str) -> str | None:
     return path[len(start) + 1 :] if path.startswith(start.rstrip("/") + "/") else None
 
 
-def _corpus_path(typed: str, cwd: str, root: str, inside: str) -> str:
-    """A typed path is one on disk, seen from the working folder; else one of the corpus, as `memfs ls` prints them."""
-    on_disk = _relative(os.path.normpath(os.path.join(cwd, typed)), root)
-    if on_disk is not None:
-        return on_disk
-    if os.path.isabs(typed):
-        raise NotFoundError(f"{typed} is not in the tree {root}", hint="name a path below it")
-    return paths.prefix(typed).rstrip("/")
-
-
-def _seen_from(path: str, inside: str) -> str:
-    return os.path.relpath(f"/{path}", f"/{inside}") if inside else path or "."
+def _lies_at(path: str, wanted: str) -> bool:
+    return not wanted or path == wanted or path.startswith(f"{wanted}/")
 
 
 @contextmanager
@@ -314,7 +310,7 @@ def _set_up(
     folder: str, view: _View, root: str, own: Sequence[str], missing: Sequence[Entry], mirror: Mirror,
     bring: Bring,
 ) -> None:  # fmt: skip
-    base = os.path.join(folder, view.below) if view.below else folder
+    base = os.path.join(folder, view.below)
     made: set[str] = set()
 
     def parent(path: str) -> str:
@@ -342,7 +338,7 @@ def _set_up(
         with open(parent(entry.path), "wb") as out:
             out.write(brought[entry.path])
     # A path that was asked for exists for ripgrep too, whether or not anything in it can match.
-    for _, wanted in view.wanted:
+    for wanted in view.wanted:
         place = os.path.join(base, wanted) if wanted else base
         if not os.path.lexists(place):
             _stand_in(place, wanted, mirror, root)
@@ -393,7 +389,7 @@ def _matching(rg: str, query: Query, view: _View, folder: str, missing: Sequence
     flags = [*query.matching, *(f"--glob={glob}" for glob in query.globs), *query._patterns()]
     printed: list[bytes] = []
     _run(rg, ["--files-with-matches", "--null", *flags], view, folder, printed.append)
-    base = os.path.join(folder, view.below) if view.below else folder
+    base = os.path.join(folder, view.below)
     start = os.path.join(folder, view.start)
     found = {
         os.path.relpath(os.path.normpath(os.path.join(start, os.fsdecode(name))), base)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import memfs
+from memfs.workset.cache import HostCache
 
 README = Path(__file__).parents[1] / "README.md"
 SAMPLES = Path(memfs.__file__).parent / "samples"

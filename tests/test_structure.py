@@ -21,7 +21,20 @@ ROOMS = {
 """A module imports only from rooms below its own, or from its own room."""
 ALONE = ("workset", "recall")
 """Of the same height, and apart."""
-NOT_VERBS = {"cli", "client", "commands", "serve", "mcp", "testing", "memory", "report", "errors", "paths", "config", "__init__"}
+NOT_VERBS = {
+    "cli",
+    "client",
+    "commands",
+    "serve",
+    "mcp",
+    "testing",
+    "memory",
+    "report",
+    "errors",
+    "paths",
+    "config",
+    "__init__",
+}
 OWNERS = {
     "lancedb": {"corpus/table.py"},
     "lance": {"corpus/table.py"},

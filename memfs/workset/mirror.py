@@ -24,9 +24,12 @@ import json
 import os
 import re
 import subprocess
+import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memfs.errors import DiskError, MemfsError
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from memfs.corpus.records import FileBytes, StoredFile
     from memfs.corpus.table import Corpus
 
-__all__ = ["Entry", "Mirror"]
+__all__ = ["Entry", "Mirror", "RipgrepError", "Snapshot"]
 
 FORMAT = 1
 BATCH_FILES = 500
@@ -43,6 +46,7 @@ BULK_SHARE = 0.2
 """From this share of missing files on, the whole content column is read, not rows."""
 HITS_MAX = 200_000
 """Matching lines after which a search stops: then every file is taken for a candidate."""
+OLD_S = 600
 _DATA_NAME = re.compile(r"data-[0-9a-f]{12}")
 _BOMS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
 
@@ -63,7 +67,10 @@ class Entry(NamedTuple):
     """The flat form is not the file."""
 
 
-class _Index(NamedTuple):
+@dataclass(frozen=True)
+class Snapshot:
+    """What the index says: it is replaced as a whole, never changed."""
+
     version: int
     """Of the corpus; 0 for none."""
     data: str
@@ -74,35 +81,42 @@ class _Index(NamedTuple):
     """Of the corpus at that version; more than there are entries where some were over the budget."""
     entries: dict[str, Entry]
 
+    @cached_property
+    def _ordered(self) -> tuple[list[int], list[Entry]]:
+        ordered = sorted(self.entries.values(), key=lambda entry: entry.offset)
+        return [entry.offset for entry in ordered], ordered
+
+    def at(self, offset: int) -> Entry | None:
+        """Return the file whose bytes lie at `offset`; None for bytes of no use."""
+        offsets, ordered = self._ordered
+        at = bisect_right(offsets, offset) - 1
+        if at < 0:
+            return None
+        entry = ordered[at]
+        return entry if offset <= entry.offset + entry.length else None
+
 
 class Mirror:
     """A corpus's mirror in a host's cache folder. Constructing it reads the index, if there is one."""
 
     def __init__(self, cache_dir: str, uri: str) -> None:
         self.folder = os.path.join(cache_dir, "mirror", hashlib.sha256(uri.encode()).hexdigest()[:32])
-        self._index = _read_index(self.folder)
-        self._sorted: tuple[list[int], list[Entry]] | None = None
+        self.snapshot = _read_index(self.folder)
 
     @property
     def version(self) -> int:
         """The corpus version that it mirrors; 0 for none yet."""
-        return self._index.version
+        return self.snapshot.version
 
     @property
     def total_files(self) -> int:
         """How many files the corpus holds at that version."""
-        return self._index.total_files
+        return self.snapshot.total_files
 
     @property
     def entries(self) -> dict[str, Entry]:
         """What is here, by path."""
-        return self._index.entries
-
-    def reload(self) -> None:
-        """See what another process has written."""
-        found = _read_index(self.folder)
-        if found.version != self._index.version or found.data != self._index.data or found.end != self._index.end:
-            self._index, self._sorted = found, None
+        return self.snapshot.entries
 
     def update(self, corpus: Corpus, budget_bytes: int) -> None:
         """Bring the mirror to the version that `corpus` reads, with at most `budget_bytes` of files.
@@ -115,7 +129,7 @@ class Mirror:
         """
         try:
             with self._locked():
-                self.reload()
+                self.snapshot = _read_index(self.folder)
                 if self.version == corpus.version and len(self.entries) == self.total_files:
                     return
                 self._bring(corpus, budget_bytes)
@@ -139,10 +153,10 @@ class Mirror:
         total, chosen = len(stored), _within(stored, budget_bytes)
         kept = {path: e for path, e in self.entries.items() if path in chosen and chosen[path].sha256 == e.sha256}
         used = sum(entry.length + 1 for entry in kept.values())
-        anew = not self._index.data or self._index.end > 2 * used + (1 << 20)
+        anew = not self.snapshot.data or self.snapshot.end > 2 * used + (1 << 20)
         wanted = chosen if anew else {path: file for path, file in chosen.items() if path not in kept}
-        name = f"data-{os.urandom(6).hex()}" if anew else self._index.data
-        start = 0 if anew else self._index.end
+        name = f"data-{os.urandom(6).hex()}" if anew else self.snapshot.data
+        start = 0 if anew else self.snapshot.end
         entries = {} if anew else kept
         with open(os.path.join(self.folder, name), "r+b" if not anew else "xb") as out:
             # What a killed writer left after the end that its index names.
@@ -158,9 +172,9 @@ class Mirror:
             end = out.tell()
             out.flush()
             os.fdatasync(out.fileno())
-        self._write_index(_Index(corpus.version, name, end, total, entries))
+        self._write_index(Snapshot(corpus.version, name, end, total, entries))
 
-    def _write_index(self, index: _Index) -> None:
+    def _write_index(self, index: Snapshot) -> None:
         head = {
             "format": FORMAT,
             "version": index.version,
@@ -177,11 +191,13 @@ class Mirror:
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
-        self._index, self._sorted = index, None
+        self.snapshot = index
         for name in os.listdir(self.folder):
-            if name not in (index.data, "index.json", "lock"):
-                with suppress(OSError):
-                    os.unlink(os.path.join(self.folder, name))
+            file = os.path.join(self.folder, name)
+            with suppress(OSError):
+                # A search that began a moment ago still reads the old one.
+                if name not in (index.data, "index.json", "lock") and time.time() - os.stat(file).st_mtime > OLD_S:
+                    os.unlink(file)
 
     # -- reading -------------------------------------------------------------------------
 
@@ -190,7 +206,7 @@ class Mirror:
         if entry.altered:
             return None
         try:
-            with open(os.path.join(self.folder, self._index.data), "rb", buffering=0) as handle:
+            with open(os.path.join(self.folder, self.snapshot.data), "rb", buffering=0) as handle:
                 data = os.pread(handle.fileno(), entry.length, entry.offset)
         except OSError:
             return None
@@ -202,53 +218,31 @@ class Mirror:
         Raises:
             MemfsError: ripgrep refused the pattern, in its own words.
         """
-        if not self._index.end:
+        snapshot = self.snapshot
+        if not snapshot.end:
             return set()
         # -M 1 leaves the lines themselves out of the answer: "offset:[Omitted …]".
         command = [
             rg, "--no-config", "--text", "--encoding=none", "--no-heading", "--no-filename", "--no-line-number",
             "--byte-offset", "--color=never", "--max-columns=1", "--no-max-columns-preview",
-            *arguments, "--", os.path.join(self.folder, self._index.data),
+            *arguments, "--", os.path.join(self.folder, snapshot.data),
         ]  # fmt: skip
-        found, code, said = self._run(command)
-        if code == 2 and not os.path.exists(command[-1]):
-            # Written anew by another process under another name.
-            self.reload()
-            return self.search(rg, arguments)
-        if found is not None and code not in (0, 1):
-            raise RipgrepError(said)
-        return found
-
-    def _run(self, command: Sequence[str]) -> tuple[set[str] | None, int, str]:
-        """Return the files found, or None for too many; ripgrep's exit code; what it said."""
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
             assert run.stdout is not None
             assert run.stderr is not None
-            found: set[str] | None = set()
+            found: set[str] = set()
             for count, line in enumerate(run.stdout):
                 if count >= HITS_MAX:
-                    found = None
                     run.kill()
-                    break
+                    return None
                 offset, colon, _ = line.partition(b":")
-                if colon and offset.isdigit():
-                    entry = self._at(int(offset))
-                    if entry is not None and found is not None:
-                        found.add(entry.path)
+                entry = snapshot.at(int(offset)) if colon and offset.isdigit() else None
+                if entry is not None:
+                    found.add(entry.path)
             said = run.stderr.read().decode(errors="replace").strip()
-        return found, run.returncode, said
-
-    def _at(self, offset: int) -> Entry | None:
-        """The file whose bytes lie at `offset`; None for bytes of no use."""
-        if self._sorted is None:
-            ordered = sorted(self.entries.values(), key=lambda entry: entry.offset)
-            self._sorted = [entry.offset for entry in ordered], ordered
-        offsets, ordered = self._sorted
-        at = bisect_right(offsets, offset) - 1
-        if at < 0:
-            return None
-        entry = ordered[at]
-        return entry if offset <= entry.offset + entry.length else None
+        if run.returncode not in (0, 1):
+            raise RipgrepError(said.removeprefix("rg: "))
+        return found
 
 
 class RipgrepError(MemfsError):
@@ -290,8 +284,8 @@ def _flat(data: bytes) -> tuple[bytes, bool]:
     return flat, flat is not data
 
 
-def _read_index(folder: str) -> _Index:
-    nothing = _Index(0, "", 0, 0, {})
+def _read_index(folder: str) -> Snapshot:
+    nothing = Snapshot(0, "", 0, 0, {})
     try:
         status = os.lstat(folder)
         if status.st_uid != os.getuid():
@@ -303,6 +297,6 @@ def _read_index(folder: str) -> _Index:
         if os.path.getsize(os.path.join(folder, head["data"])) < head["end"]:
             return nothing
         entries = {row[0]: Entry(*row) for row in head["entries"]}
-        return _Index(int(head["version"]), str(head["data"]), int(head["end"]), int(head["total_files"]), entries)
+        return Snapshot(int(head["version"]), str(head["data"]), int(head["end"]), int(head["total_files"]), entries)
     except (OSError, ValueError, KeyError, TypeError):
         return nothing
