@@ -17,6 +17,7 @@ __all__ = ["SERVED", "digest", "main", "socket_file", "start"]
 
 SERVED = ("fetch", "get", "grep", "ls")
 PREFIXES = ("MEMFS_", "AWS_", "AZURE_", "GOOGLE_", "XDG_", "HF_")
+_started: list[object] = []
 LOST = 75
 """The exit code when a server ended in the middle of an answer."""
 
@@ -69,7 +70,9 @@ def start(tree: str) -> None:
 
     command = [sys.executable, "-m", "memfs.cli", "serve", "--tree", tree]
     null = subprocess.DEVNULL
-    subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/")
+    child = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/")
+    # It outlives this process, or is this process's child to its end: not waited for either way.
+    _started.append(child)
 
 
 def _ask(argv: list[str]) -> int | None:

@@ -152,6 +152,7 @@ class Server:
                 with self._gate:
                     code = self._run(request["argv"], request["cwd"], answer)
                 answer.send(b"x", str(code).encode())
+                self._say(f"served {request['argv'][0]}: {code}")
         except OSError:
             # The client has gone; what it asked for ends with it.
             pass

@@ -75,8 +75,8 @@ def pattern(chance: random.Random, depth: int = 0) -> str:
         [
             f"({inner}|{other})", f"{inner}.*{other}", f"^{inner}", f"{inner}$", f"(?:{inner})+", f"(?:{inner})?",
             f"{inner}\\b", f"[a-p]{inner}", f"[^a-m]{inner}", f"{inner}\\s", ".", "^$", f"(?i){inner}", f"(?-u){inner}",
-            "[[:upper:]]+", "\\p{Han}+", "\\w{4,}", f"\\A{inner}", f"{inner}\\z", "x*", f"{inner}{{2}}", f"\\x70{inner}",
-            "[K-M&&[^L]]", f"\\b{{start}}{inner}", "\\x00", f"({inner}", "",
+            "[[:upper:]]+", "\\p{Han}+", "\\w{4,}", f"\\A{inner}", f"{inner}\\z", "x*", f"{inner}{{2}}",
+            f"\\x70{inner}", "[K-M&&[^L]]", f"\\b{{start}}{inner}", "\\x00", f"({inner}", "",
         ]
     )  # fmt: skip
 
