@@ -180,15 +180,20 @@ class _Bench:
         return {name: _summary(runs) if runs else {"not_installed": True} for name, runs in ways.items()}
 
     def here(self) -> dict[str, Any]:
-        """Search what is on disk already: the map."""
+        """Search for what is in the map, and in files that an earlier search brought."""
         self.memfs("boot")
-        self.memfs("grep", "-l", "qzqzqzqz", codes=(1,))
         runs: dict[str, list[float]] = {"memfs grep, server": [], "rg": [], "rg, another folder": []}
-        shutil.copytree(self.work / "memory", self.place / "another", symlinks=True)
-        for _ in range(3 * self.settings.trials):
-            runs["memfs grep, server"].append(self.memfs("grep", "-c", "project", "--lay", "0").seconds)
-            runs["rg"].append(_rg(self.work / "memory", "-c", "project").seconds)
-            runs["rg, another folder"].append(_rg(self.place / "another", "-c", "project").seconds)
+        tree, another = self.work / "memory", self.place / "another"
+        for _ in range(self.settings.trials):
+            word = self.word()
+            self.memfs("grep", "-l", word)
+            shutil.rmtree(another, ignore_errors=True)
+            shutil.copytree(tree, another, symlinks=True)
+            _rg(another, word)
+            for _ in range(3):
+                runs["memfs grep, server"].append(self.memfs("grep", word).seconds)
+                runs["rg"].append(_rg(tree, word).seconds)
+                runs["rg, another folder"].append(_rg(another, word).seconds)
         return {name: spread(seconds) for name, seconds in runs.items()}
 
     def fetches(self) -> dict[str, Any]:

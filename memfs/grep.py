@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from memfs import paths
 from memfs.errors import ConfigError, CorruptError, DiskError, InputError, NotFoundError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INCOMPLETE", "Coverage", "Grepped", "Query", "find_rg", "grep"]
 
+T = TypeVar("T")
 INCOMPLETE = 10
 """The exit code of a search that could not look into every file."""
 LAY_BYTES_MAX = 16 << 20
@@ -162,18 +163,22 @@ def grep(
     if not query.patterns:
         raise InputError("no pattern is given", hint="memfs grep PATTERN, or -e PATTERN")
     local = _look(tree_root, open_tree)
-    stored = {path: entry for path, entry in mirror.entries.items() if path not in local.deleted}
+    stored = mirror.entries
+    if local.deleted:
+        stored = {path: entry for path, entry in stored.items() if path not in local.deleted}
     view = _View.of(
         cwd, tree_root, query.paths, lambda wanted: any(_lies_at(path, wanted) for path in (*local.files, *stored))
     )
-    visible = {path: entry for path, entry in stored.items() if view.holds(path)}
-    mine = {path: sha256 for path, sha256 in local.files.items() if view.holds(path)}
-    hits = None if query.needs_all else mirror.search(rg, query.rg_matching())
-    missing = [entry for path, entry in visible.items() if path not in mine and _may_match(entry, hits, query)]
+    visible, mine = view.part(stored), view.part(local.files)
+    found = None if query.needs_all else mirror.search(rg, query.rg_matching())
+    if found is not None and query.as_text:
+        found |= mirror.snapshot.altered
+    may_match = visible if found is None else {path: visible[path] for path in found if path in visible}
+    missing = [entry for path, entry in may_match.items() if path not in mine]
     own = [
         path
         for path, sha256 in mine.items()
-        if path not in visible or visible[path].sha256 != sha256 or _may_match(visible[path], hits, query)
+        if path in may_match or path not in visible or visible[path].sha256 != sha256
     ]
     with _scratch(scratch) as folder:
         _set_up(folder, view, local.root, own, missing, mirror, bring)
@@ -181,10 +186,11 @@ def grep(
         matching = _matching(rg, query, view, folder, missing) if missing and code == 0 else []
     laid = _lay(matching[:lay], mirror, open_tree, bring) if lay and matching else 0
     not_searched = mirror.total_files - len(mirror.entries)
+    searched = len(visible) + sum(path not in visible for path in mine)
     coverage = Coverage(
         corpus_version=mirror.version,
-        files_total=len(visible.keys() | mine.keys()) + not_searched,
-        files_searched=len(visible.keys() | mine.keys()),
+        files_total=searched + not_searched,
+        files_searched=searched,
         not_searched=not_searched,
         files_matching=len(matching),
         files_laid=laid,
@@ -207,10 +213,6 @@ def _look(root: str, open_tree: OpenTree) -> _Local:
         }
         gone = frozenset(path for path, row in laid.items() if path not in found and row.pending is None)
         return _Local(tree.root, files, gone)
-
-
-def _may_match(entry: Entry, hits: set[str] | None, query: Query) -> bool:
-    return hits is None or entry.path in hits or (entry.altered and query.as_text)
 
 
 class _View(NamedTuple):
@@ -243,9 +245,11 @@ class _View(NamedTuple):
         pairs = [_resolved(name, here, tree, there, exists) for name in typed]
         return cls(below, start, tuple(argument for argument, _ in pairs), tuple(path for _, path in pairs))
 
-    def holds(self, path: str) -> bool:
-        """Whether the corpus path `path` is asked for."""
-        return any(_lies_at(path, wanted) for wanted in self.wanted)
+    def part(self, files: Mapping[str, T]) -> Mapping[str, T]:
+        """Return those of the files that are asked for."""
+        if "" in self.wanted:
+            return files
+        return {path: file for path, file in files.items() if any(_lies_at(path, wanted) for wanted in self.wanted)}
 
 
 def _resolved(typed: str, here: str, tree: str, there: str, exists: Callable[[str], bool]) -> tuple[str, str]:

@@ -86,6 +86,11 @@ class Snapshot:
         ordered = sorted(self.entries.values(), key=lambda entry: entry.offset)
         return [entry.offset for entry in ordered], ordered
 
+    @cached_property
+    def altered(self) -> frozenset[str]:
+        """The files whose flat form is not the file."""
+        return frozenset(path for path, entry in self.entries.items() if entry.altered)
+
     def at(self, offset: int) -> Entry | None:
         """Return the file whose bytes lie at `offset`; None for bytes of no use."""
         offsets, ordered = self._ordered
