@@ -115,7 +115,7 @@ def check_mended(root: Path, corpus: Corpus, mine: dict[str, bytes], tmp_path: P
     assert leftovers(root) == []
     with Tree.open(str(root), str(tmp_path / "state")) as tree:
         said = status(tree, corpus.uri)
-    assert {*said.modified, *said.new} == set(mine)
+    assert {*said.modified, *said.new, *(conflict.path for conflict in said.conflicting)} == set(mine)
     assert said.deleted == ()
 
 
