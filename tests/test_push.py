@@ -19,7 +19,6 @@ from memfs.corpus.table import Corpus
 from memfs.errors import NotFoundError, PathError
 from memfs.push import Pushed, push
 from memfs.status import Status, status
-from memfs.workset import tree as tree_module
 from memfs.workset.cache import HostCache
 from memfs.workset.manifest import Manifest
 from memfs.workset.tree import Tree
@@ -414,7 +413,7 @@ class TestHostile:
                     handle.write(b"more\n")
             return found
 
-        monkeypatch.setattr(tree_module.os, "fstat", meddling)
+        monkeypatch.setattr(os, "fstat", meddling)
         done = send(filled, tmp_path)
         monkeypatch.undo()
         assert calls > 2

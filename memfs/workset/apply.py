@@ -65,10 +65,8 @@ def _verify(wanted: Wanted, data: bytes) -> None:
 
 
 def _announce(tree: Tree, steps: tuple[Step, ...], known_steps: tuple[Step, ...], now: int) -> dict[str, Laid]:
-    """Write the pending rows and sweep what a killed run left; return the rows as they were."""
+    """Write the pending rows; return the rows as they were."""
     before = tree.manifest.some(step.wanted.path for step in (*steps, *known_steps))
-    # The root too: the tree's mark is written before there is a manifest.
-    tree.sweep({"", *(path.rpartition("/")[0] for path in tree.manifest.pending())})
     coming = []
     for step in steps:
         old = before.get(step.wanted.path)

@@ -83,6 +83,7 @@ class Tree:
                 tree = cls(root, manifest, fd, lock_fd)
                 if mark is None or manifest.meta("root") != os.path.realpath(root):
                     manifest.set_meta("root", os.path.realpath(root))
+                tree._sweep()
                 if mark is None:
                     tree._write_mark(corpus or read_mark(root)[0], state)  # type: ignore[index]
                 try:
@@ -260,16 +261,16 @@ class Tree:
                 os.close(known)
             folder = parent
 
-    def sweep(self, folders: set[str]) -> None:
-        """Delete temporary files that a killed run left in `folders`."""
-        for path in folders:
-            try:
+    def _sweep(self) -> None:
+        """Delete temporary files that a killed run left. Before anything is looked at: some are links to laid files."""
+        announced = (*self.manifest.pending(), *self.manifest.copies())
+        # The root too: the tree's mark is written before there is a manifest.
+        for path in {"", *(path.rpartition("/")[0] for path in announced)}:
+            with suppress(OSError):
                 fd = self.folder(path)
-            except OSError:
-                continue
-            for name in os.listdir(fd):
-                if _TEMPORARY.fullmatch(name):
-                    _unlink(name, fd)
+                for name in os.listdir(fd):
+                    if _TEMPORARY.fullmatch(name):
+                        _unlink(name, fd)
 
     def files(self) -> Iterator[tuple[str, Seen]]:
         """Yield (path, what is seen) of every plain file, memfs's own left out; symlinks are not followed."""
