@@ -170,7 +170,7 @@ def _serve(uri: str) -> None:
     from memfs.corpus.table import Corpus
     from memfs.fetch import fetch
     from memfs.workset.cache import HostCache
-    from memfs.workset.gather import prefetch
+    from memfs.workset.mirror import Mirror
     from memfs.workset.tree import Tree
 
     started = time.perf_counter()
@@ -178,23 +178,24 @@ def _serve(uri: str) -> None:
     opened = time.perf_counter()
     corpus.warm()
     warm = time.perf_counter()
-    prefetched = os.environ["MEMFS_CACHE_DIR"]
-    brought = prefetch(corpus, HostCache(prefetched), 256 << 20)
+    mirror = Mirror(os.environ["MEMFS_CACHE_DIR"], uri)
+    mirror.update(corpus, 256 << 20)
     ready = {
         "open_s": opened - started,
         "warm_s": warm - opened,
         "prefetch_s": time.perf_counter() - warm,
-        "prefetched_files": brought,
+        "prefetched_files": len(mirror.entries),
     }
     print(json.dumps(ready), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         os.makedirs(os.path.dirname(order["tree"]), exist_ok=True)
-        cache = HostCache(order["cache"] or prefetched)
+        cache = HostCache(order["cache"] or os.environ["MEMFS_CACHE_DIR"])
+        at_hand = None if order["cache"] else mirror
         started = time.perf_counter()
         corpus.refresh()
         with Tree.open(order["tree"], os.environ["MEMFS_STATE_DIR"], corpus=uri) as tree:
-            answer = fetch(corpus, order["question"], tree=tree, cache=cache, k=K, budget_tokens=4_000)
+            answer = fetch(corpus, order["question"], tree=tree, cache=cache, mirror=at_hand, k=K, budget_tokens=4_000)
         seconds = time.perf_counter() - started
         cache.close()
         laid = sum(file.outcome == "write" for file in answer.files)

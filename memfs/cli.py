@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
 from memfs import commands
@@ -39,7 +39,7 @@ def main() -> None:
     os.environ.setdefault("LANCE_LOG", "error")
     os.environ.setdefault("LANCEDB_LOG", "error")
     try:
-        code = run(sys.argv[1:], environ=os.environ, cwd=None, out=sys.stdout, err=sys.stderr)
+        code = run(sys.argv[1:], Invocation(os.environ, os.getcwd(), sys.stdout, sys.stderr))
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has gone; so do we, without a second error at exit.
@@ -50,38 +50,37 @@ def main() -> None:
     sys.exit(code)
 
 
-def run(argv: Sequence[str], *, environ: Mapping[str, str], cwd: str | None, out: TextIO, err: TextIO) -> int:
+def run(argv: Sequence[str], go: Invocation) -> int:
     """Run one command line and return its exit code; the one place where an error becomes words."""
     try:
         name, rest = (argv[0], argv[1:]) if argv else ("--help", ())
         if name in ("-h", "--help"):
-            out.write(ABOUT + "".join(f"  {each.name:<9} {each.about}\n" for each in commands.ALL.values()))
+            go.say(ABOUT + "\n".join(f"  {each.name:<9} {each.about}" for each in commands.ALL.values()))
             return 0
         if name == "--version":
             from importlib.metadata import version
 
-            out.write(f"memfs {version('agent-memfs')}\n")
+            go.say(f"memfs {version('agent-memfs')}")
             return 0
         command = _command(name)
-        arguments = _parser(command, out).parse_intermixed_args(rest)
-        invocation = Invocation(environ, os.getcwd() if cwd is None else cwd, out, err)
-        return command.run(invocation, **vars(arguments)) or 0
+        arguments = _parser(command, go.out).parse_intermixed_args(rest)
+        return command.run(go, **vars(arguments)) or 0
     except _Helped:
         return 0
     except MemfsError as error:
-        return _fail(err, error.message, error.hint, error.exit_code)
+        return _fail(go, error.message, error.hint, error.exit_code)
     except BrokenPipeError:
         raise
     except Exception as error:
-        if environ.get("MEMFS_DEBUG"):
+        if go.environ.get("MEMFS_DEBUG"):
             raise
         text = redact(f"{type(error).__name__}: {error}").split("\n", 1)[0]
         hint = "please report it; MEMFS_DEBUG=1 shows where it happened"
-        return _fail(err, f"internal error: {text}", hint, INTERNAL_ERROR)
+        return _fail(go, f"internal error: {text}", hint, INTERNAL_ERROR)
 
 
-def _fail(err: TextIO, message: str, hint: str | None, code: int) -> int:
-    err.write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))
+def _fail(go: Invocation, message: str, hint: str | None, code: int) -> int:
+    go.note(f"error: {message}" + (f"\nhint: {hint}" if hint else ""))
     return code
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from argparse import Action
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from memfs.config import Config
     from memfs.corpus.table import Corpus
     from memfs.workset.cache import HostCache
+    from memfs.workset.mirror import Entry, Mirror
     from memfs.workset.tree import Tree
 
 __all__ = ["ALL", "Argument", "Command", "Invocation"]
@@ -35,6 +37,15 @@ class Invocation:
     def say(self, text: str, end: str = "\n") -> None:
         """Print to stdout."""
         self.out.write(text + end)
+
+    def write(self, data: bytes) -> None:
+        """Print bytes to stdout as they are."""
+        buffer = getattr(self.out, "buffer", None)
+        if buffer is None:
+            self.out.write(data.decode(errors="surrogateescape"))
+        else:
+            self.out.flush()
+            buffer.write(data)
 
     def note(self, text: str, end: str = "\n") -> None:
         """Print to stderr."""
@@ -56,6 +67,28 @@ class Invocation:
         from memfs.corpus.table import Corpus
 
         return Corpus.open(config.need_corpus(), version=version, embedder=config.embedder)
+
+    def newest(self, config: Config) -> int | None:
+        """Return the newest version of the corpus that the settings name: one request, and no lancedb."""
+        from memfs.corpus.location import parse
+        from memfs.corpus.objects import Objects
+        from memfs.corpus.schema import TABLE
+
+        return Objects(parse(config.need_corpus())).newest_version(TABLE)
+
+    def mirror(self, config: Config) -> Mirror:
+        """Return this host's mirror of the corpus's text."""
+        from memfs.corpus.location import parse
+        from memfs.workset.mirror import Mirror
+
+        return Mirror(config.cache_dir, parse(config.need_corpus()).uri)
+
+    def mirror_at_hand(self, config: Config) -> Mirror | None:
+        """Return the mirror if it is loaded: reading its index costs more than fetching a few files."""
+        return None
+
+    def keep_mirror(self, config: Config, mirror: Mirror) -> None:
+        """A resident process keeps what this command's mirror learned; another has nowhere to."""
 
     def cache(self, config: Config) -> HostCache:
         """Return this host's cache."""
@@ -234,13 +267,14 @@ def add(
     _flag("--print-index", help="print the compact index for the first message; receipt on stderr"),
     _value("--index-tokens", metavar="N", help="of that index [1500]"),
     _flag("--rebuild", help="make the published map anew from the table"),
+    _flag("--serve", dest="served", help="start the tree's resident server in the background (memfs serve)"),
     _CORPUS,
     _JSON,
     _DRY_RUN,
 )
 def boot(
     go: Invocation, directory: str | None, budget: str | None, print_index: bool, index_tokens: str | None,
-    rebuild: bool, corpus: str | None, as_json: bool, dry_run: bool,
+    rebuild: bool, served: bool, corpus: str | None, as_json: bool, dry_run: bool,
 ) -> None:  # fmt: skip
     """Lay the initial map of the corpus into DIR (./memory), in one GET. Again: a refresh that keeps edits."""
     from memfs import boot as verb
@@ -255,6 +289,10 @@ def boot(
         dry_run=dry_run,
         rebuild=rebuild,
     )
+    if served and not dry_run:
+        from memfs import client
+
+        client.start(config.tree)
     from memfs.report import receipt_text
 
     if print_index:
@@ -297,6 +335,7 @@ def fetch(
             " ".join(question),
             tree=laid,
             cache=go.cache(config),
+            mirror=go.mirror_at_hand(config),
             k=k,
             budget_tokens=budget_tokens,
             scope=scope,
@@ -318,7 +357,9 @@ def get(go: Invocation, names: list[str], corpus: str | None, tree: str | None, 
     opened = go.open(config)
     open_tree = go.maybe_tree(config) if dry_run else Tree.open(config.tree, config.state_dir, corpus=opened.uri)
     with open_tree as laid:
-        plan, done = verb.get(opened, names, tree=laid, cache=go.cache(config), dry_run=dry_run)
+        plan, done = verb.get(
+            opened, names, tree=laid, cache=go.cache(config), mirror=go.mirror_at_hand(config), dry_run=dry_run
+        )
     if not as_json:
         go.say(got_text(plan, done, dry_run))
         return
@@ -353,6 +394,121 @@ def ls(go: Invocation, path: str, only: str | None, corpus: str | None, tree: st
         go.say(listed_text(item))
     here = sum(item.where != "corpus" for item in items)
     go.note(f"{len(items):,} files" if only == "remote" else f"{here:,} of {len(items):,} files are here")
+
+
+_MATCHING = {
+    "-i": "ignore-case", "-S": "smart-case", "-s": "case-sensitive", "-w": "word-regexp", "-x": "line-regexp",
+    "-F": "fixed-strings", "-P": "pcre2", "-a": "text",
+}  # fmt: skip
+_WHOLE = {"-v": "invert-match", "-U": "multiline", "": "files-without-match"}
+_PRINTING = {
+    "-l": "files-with-matches", "-c": "count", "-o": "only-matching", "-n": "line-number", "-N": "no-line-number",
+    "-H": "with-filename", "-I": "no-filename", "--json": "json",
+}  # fmt: skip
+_NUMBERED = {"-A": "after-context", "-B": "before-context", "-C": "context", "-m": "max-count"}
+
+
+class _Passed(Action):
+    """A flag for ripgrep: kept in the order of the command line, for of two that contradict, ripgrep takes the last."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        flag = self.option_strings[-1] + (f"={values}" if self.nargs is None else "")
+        namespace.passed = (*namespace.passed, flag)
+
+
+def _rg_flags() -> Iterator[Argument]:
+    passed = {"dest": "passed", "default": (), "action": _Passed, "help": "as ripgrep's"}
+    for short, name in {**_MATCHING, **_WHOLE, **_PRINTING}.items():
+        yield _value(*dict.fromkeys(n for n in (short, f"--{name}") if n), nargs=0, **passed)
+    for short, name in _NUMBERED.items():
+        yield _value(short, f"--{name}", type=int, metavar="N", **passed)
+
+
+@_command(
+    _value("words", nargs="*", metavar="PATTERN [PATH…]"),
+    _value("-e", "--regexp", dest="patterns", action="append", default=[], metavar="PATTERN", help="as ripgrep's"),
+    _value("-g", "--glob", dest="globs", action="append", default=[], metavar="GLOB", help="as ripgrep's"),
+    _value("--sort", choices=("path", "none"), default="path", help="as ripgrep's [path]"),
+    *_rg_flags(),
+    _value("--budget", default="2GB", metavar="SIZE", help="of text that may be brought to this host [2GB]"),
+    _value("--lay", type=int, default=100, metavar="N", help="lay at most N of the files that match [100]"),
+    _CORPUS,
+    _TREE,
+)
+def grep(
+    go: Invocation, words: list[str], patterns: list[str], globs: list[str], sort: str, budget: str, lay: int,
+    passed: tuple[str, ...], corpus: str | None, tree: str | None,
+) -> int:  # fmt: skip
+    """Search every file of the corpus, here or not, as ripgrep would: the same patterns, the same lines.
+
+    Files that match and are not here are laid into the tree. Exit codes: 0 found, 1 nothing,
+    2 a bad pattern, 10 not everything could be searched (stderr says what is missing).
+    """
+    from memfs import grep as verb
+    from memfs.config import parse_size
+    from memfs.report import coverage_text
+
+    config = go.config(corpus=corpus, tree=tree)
+    named = (patterns, words) if patterns else (words[:1], words[1:])
+    matching = [flag for flag in passed if flag[2:] in _MATCHING.values()]
+    query = verb.Query(
+        patterns=tuple(named[0]),
+        matching=tuple(matching),
+        printing=(f"--sort={sort}", *(flag for flag in passed if flag not in matching)),
+        globs=tuple(globs),
+        paths=tuple(named[1]),
+        whole=any(flag[2:] in _WHOLE.values() for flag in passed),
+    )
+    rg = verb.find_rg()
+    mirror, offline = _fresh_mirror(go, config, parse_size(budget, "budget"))
+    done = verb.grep(
+        query,
+        mirror,
+        rg=rg,
+        cwd=go.cwd,
+        tree_root=config.tree,
+        open_tree=lambda: go.maybe_tree(config),
+        bring=lambda entries: _bring(go, config, entries),
+        sink=go.write,
+        scratch=os.path.join(config.cache_dir, "scratch"),
+        lay=lay,
+        offline=offline,
+    )
+    if done.said:
+        go.note(done.said, end="")
+    if "--json" in passed:
+        from memfs.report import jsonable
+
+        go.say(json.dumps({"type": "coverage", "data": jsonable(done.coverage)}))
+    go.note(coverage_text(done.coverage))
+    return done.exit_code
+
+
+def _fresh_mirror(go: Invocation, config: Config, budget_bytes: int) -> tuple[Mirror, bool]:
+    """This host's mirror at the corpus's newest version; or as it is, and True, if the corpus does not answer."""
+    from memfs.errors import UnreachableError
+
+    mirror = go.mirror(config)
+    try:
+        if go.newest(config) != mirror.version or len(mirror.entries) < mirror.total_files:
+            mirror.update(go.open(config), budget_bytes)
+            go.keep_mirror(config, mirror)
+    except UnreachableError:
+        if not mirror.version:
+            raise
+        return mirror, True
+    return mirror, False
+
+
+def _bring(go: Invocation, config: Config, entries: Sequence[Entry]) -> Mapping[str, bytes]:
+    """The bytes of files: from this host's cache, and only for what is not there from the corpus."""
+    from memfs.workset.gather import gather
+
+    cache = go.cache(config)
+    cached = cache.read([entry.sha256 for entry in entries])
+    found = {entry.path: cached[entry.sha256] for entry in entries if entry.sha256 in cached}
+    missing = [(entry.path, entry.sha256) for entry in entries if entry.path not in found]
+    return {**found, **(gather(go.open(config), missing, cache) if missing else {})}
 
 
 @_command(
@@ -472,6 +628,27 @@ def export(
     )
     for item in done.refused:
         go.note(f"refused: {item.name}: {item.reason}")
+
+
+@_command(
+    _value("--idle", type=float, default=1800, metavar="SECONDS", help="end when nothing was asked for so long [1800]"),
+    _flag("--stop", dest="stopping", help="end the server that is running"),
+    _CORPUS,
+    _TREE,
+)
+def serve(go: Invocation, idle: float, stopping: bool, corpus: str | None, tree: str | None) -> None:
+    """Keep the tree's corpus, indices and model ready: fetch, grep, get and ls then answer in tenths of a second.
+
+    Runs until the tree is gone or nothing was asked for a while; `memfs boot --serve` starts it in the background.
+    """
+    from memfs import serve as resident
+
+    config = go.config(corpus=corpus, tree=tree)
+    if stopping:
+        go.say("stopped" if resident.stop(config) else "no server was running")
+        return
+    with resident.log_of(config) as log:
+        resident.serve(config, idle_s=idle, log=log)
 
 
 @_command(_CORPUS, _TREE, _JSON)

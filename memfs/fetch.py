@@ -17,6 +17,7 @@ from memfs.recall.relevance import relevant
 from memfs.workset.apply import Applied, apply
 from memfs.workset.cache import HostCache
 from memfs.workset.gather import gather
+from memfs.workset.mirror import Mirror
 from memfs.workset.plan import Action, Step, Wanted, diff
 from memfs.workset.tree import Tree
 
@@ -96,6 +97,7 @@ def fetch(
     *,
     tree: Tree | None,
     cache: HostCache | None,
+    mirror: Mirror | None = None,
     k: int = K,
     budget_tokens: int = BUDGET_TOKENS,
     scope: Scope = EVERYTHING,
@@ -110,7 +112,7 @@ def fetch(
         raise InputError("the token budget must be positive", hint="leave --budget-tokens out for 2,000")
     ranked = _relevant(corpus, question, k, scope)
     small = _files(r.place for r in ranked if r.place.file_size <= FILE_BYTES_MAX)
-    contents = gather(corpus, ((p.path, p.sha256) for p in small), cache)
+    contents = gather(corpus, ((p.path, p.sha256) for p in small), cache, mirror)
     evidence = with_text(ranked, _bodies(corpus, ranked, contents))
     text, shown = synthesis.extract(evidence, budget_tokens)
     laid = _lay(corpus, question, small[:FILES_MAX], contents, tree, dry_run)

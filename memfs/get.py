@@ -11,6 +11,7 @@ from memfs.errors import InputError, NotFoundError
 from memfs.workset.apply import Applied, apply
 from memfs.workset.cache import HostCache
 from memfs.workset.gather import gather
+from memfs.workset.mirror import Mirror
 from memfs.workset.plan import Plan, Wanted, diff
 from memfs.workset.tree import Tree
 
@@ -18,8 +19,9 @@ __all__ = ["get"]
 
 
 def get(
-    corpus: Corpus, names: Sequence[str], *, tree: Tree | None, cache: HostCache | None, dry_run: bool = False
-) -> tuple[Plan, Applied]:
+    corpus: Corpus, names: Sequence[str], *, tree: Tree | None, cache: HostCache | None, mirror: Mirror | None = None,
+    dry_run: bool = False,
+) -> tuple[Plan, Applied]:  # fmt: skip
     """Materialise the files and folders named; `notes/` and `notes` are a folder, `.` is everything.
 
     Without a tree, or in a dry run, only the plan is made.
@@ -34,7 +36,7 @@ def get(
     done = Applied(0, 0, (), ())
     if tree is not None and not dry_run:
         for part in plan.parts():
-            contents = gather(corpus, ((w.path, w.sha256) for w in part.needed()), cache)
+            contents = gather(corpus, ((w.path, w.sha256) for w in part.needed()), cache, mirror)
             done = _sum(done, apply(part, tree, contents))
     return plan, done
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memfs.push import Pushed
     from memfs.recall.evidence import Evidence
     from memfs.status import Status
+    from memfs.workset.mirror import Mirror
 
 __all__ = ["Memory", "connect", "create"]
 
@@ -49,6 +50,7 @@ class Memory:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._cache = HostCache(config.cache_dir)
+        self._mirror: Mirror | None = None
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -123,19 +125,23 @@ class Memory:
         root = directory or self.config.tree
         with Tree.open(root, self.config.state_dir, corpus=self.corpus.uri) as tree:
             return fetch(
-                self.corpus, question, tree=tree, cache=self._cache, k=k,
+                self.corpus, question, tree=tree, cache=self._cache, mirror=self._mirror, k=k,
                 budget_tokens=budget_tokens, scope=_scope(under, since, until),
             )  # fmt: skip
 
-    def warm(self, *, prefetch_bytes: int = 256 << 20) -> int:
-        """Load indices, catalogue and model, and bring the files into the host's cache if they are so few bytes.
+    def warm(self, *, mirror_bytes: int = 256 << 20) -> int:
+        """Load indices, catalogue and model, and bring the files to this host if they are so few bytes together.
 
-        For a process that answers many questions. Returns the number of files brought.
+        For a process that answers many questions. Returns the number of files on this host.
         """
-        from memfs.workset.gather import prefetch
+        from memfs.workset.mirror import Mirror
 
         self.corpus.warm()
-        return prefetch(self.corpus, self._cache, prefetch_bytes) if prefetch_bytes else 0
+        if self.corpus.catalog().file_bytes > mirror_bytes:
+            return 0
+        self._mirror = Mirror(self.config.cache_dir, self.corpus.uri)
+        self._mirror.update(self.corpus, mirror_bytes)
+        return len(self._mirror.entries)
 
     def refresh(self) -> int:
         """Move to the newest version of the corpus and return its number; `fetch` and `recall` do it by themselves."""

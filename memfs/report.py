@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from memfs.boot import Receipt
     from memfs.corpus.records import Skipped
     from memfs.fetch import Answer, LaidFile
+    from memfs.grep import Coverage
     from memfs.ls import Listed
     from memfs.push import Pushed
     from memfs.refresh import Refreshed
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "added_text",
     "answer_text",
+    "coverage_text",
     "got_text",
     "jsonable",
     "listed_text",
@@ -207,6 +209,25 @@ def listed_text(item: Listed) -> str:
     mark = {"both": " ", "corpus": "-", "local": "+"}[item.where]
     title = f"  {item.title}" if item.title and item.title != item.path.rsplit("/", 1)[-1] else ""
     return f"{mark} {item.size:>10,} {item.mtime:%Y-%m-%d} {name_text(item.path)}{title}"
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """Return what a search looked into, in one line."""
+    parts = [
+        f"coverage: {coverage.files_searched:,} of {coverage.files_total:,} files searched, "
+        f"corpus version {coverage.corpus_version}"
+    ]
+    if coverage.files_matching:
+        rest = coverage.files_matching - coverage.files_laid
+        more = f", {rest:,} more match and are not here (memfs get PATH)" if rest else ""
+        parts.append(f"{coverage.files_laid:,} files with matches were laid{more}")
+    if coverage.stale:
+        parts.append(f"{coverage.stale:,} files here are older than the corpus's (memfs refresh)")
+    if coverage.not_searched:
+        parts.append(f"INCOMPLETE: {coverage.not_searched:,} files were not searched, over --budget")
+    if coverage.offline:
+        parts.append("INCOMPLETE: the corpus did not answer; its last version known here was searched")
+    return "; ".join(parts)
 
 
 def got_text(plan: Plan, done: Applied, dry_run: bool) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import memfs
+from memfs.workset.cache import HostCache
 
 README = Path(__file__).parents[1] / "README.md"
 SAMPLES = Path(memfs.__file__).parent / "samples"
@@ -51,12 +52,14 @@ def test_a_memory_sees_what_others_add(home: Path) -> None:
 
 
 def test_warm_brings_the_files_to_this_host(home: Path) -> None:
-    """After `warm` the files are in the host's cache, and a second `warm` brings nothing."""
+    """After `warm` the files are on this host, and a fetch takes them from there."""
     memory = memfs.create(str(home / "corpus"))
     memory.add(str(SAMPLES / "notes"), surface="notes")
+    assert memory.warm(mirror_bytes=0) == 0
     assert memory.warm() == len(list(memory.files()))
-    assert memory.warm() == 0
-    assert memory.warm(prefetch_bytes=0) == 0
+    assert memory.fetch("which database?", directory=str(home / "memory")).files
+    hashes = [info.sha256 for info in memory.files()]
+    assert not HostCache(memory.config.cache_dir).has(hashes)
 
 
 def test_public_names_resolve() -> None:

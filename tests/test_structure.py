@@ -21,7 +21,20 @@ ROOMS = {
 """A module imports only from rooms below its own, or from its own room."""
 ALONE = ("workset", "recall")
 """Of the same height, and apart."""
-NOT_VERBS = {"cli", "commands", "serve", "mcp", "testing", "memory", "report", "errors", "paths", "config", "__init__"}
+NOT_VERBS = {
+    "cli",
+    "client",
+    "commands",
+    "serve",
+    "mcp",
+    "testing",
+    "memory",
+    "report",
+    "errors",
+    "paths",
+    "config",
+    "__init__",
+}
 OWNERS = {
     "lancedb": {"corpus/table.py"},
     "lance": {"corpus/table.py"},
@@ -82,7 +95,7 @@ def room(module: str) -> str:
     if len(parts) == 1:
         return "errors"
     top = parts[1]
-    if top in ("cli", "commands", "serve", "mcp", "testing", "evals"):
+    if top in ("cli", "client", "commands", "serve", "mcp", "testing", "evals"):
         return "ways in"
     return top if top in ROOMS else "verbs"
 

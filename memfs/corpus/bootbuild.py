@@ -82,9 +82,9 @@ def build(corpus: Corpus, budget_bytes: int) -> BootSet:
 class _Surface:
     """One top folder: its newest files as values, the rest as numbers."""
 
-    def __init__(self, name: str, rows: pa.Table) -> None:
+    def __init__(self, name: str, rows: pa.Table, newest: pa.Table) -> None:
         self.name, self.count, self.bytes = name, len(rows), _sum(rows)
-        self.newest = list(file_infos(rows.slice(0, FILES_MAX)))
+        self.newest = list(file_infos(newest))
 
 
 class _Generated:
@@ -105,6 +105,7 @@ def _surface_names(rows: pa.Table) -> list[str]:
 
 def _newest(rows: pa.Table, name: str) -> _Surface:
     """A surface's files, index files first, then by what they say (event time), then by when they were written."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     inside = pc.or_(pc.equal(rows["path"], name), pc.starts_with(rows["path"], f"{name}/"))
@@ -114,7 +115,10 @@ def _newest(rows: pa.Table, name: str) -> _Surface:
     first = pc.if_else(is_index, depth, 99)
     when = pc.coalesce(mine["event_time"], mine["mtime"])
     order = [("first", "ascending"), ("when", "descending"), ("path", "ascending")]
-    return _Surface(name, mine.append_column("first", first).append_column("when", when).sort_by(order))
+    ranked = pa.table({"first": first, "when": when, "path": mine["path"]})
+    # The newest few only: sorting copies all columns of all files.
+    best = pc.select_k_unstable(ranked, min(FILES_MAX, len(mine)), order)
+    return _Surface(name, mine, mine.take(best))
 
 
 def _choose(surfaces: dict[str, _Surface], budget_bytes: int) -> tuple[list[FileInfo], list[LeftOut]]:

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import NamedTuple
 
 __all__ = [
     "MTIME_MAX",
@@ -20,6 +21,7 @@ __all__ = [
     "FileInfo",
     "Passage",
     "Skipped",
+    "StoredFile",
     "batches",
     "nanoseconds",
 ]
@@ -94,6 +96,14 @@ class FileInfo:
     source: str
     event_time: datetime | None
     """Of its first passage that has one."""
+
+
+class StoredFile(NamedTuple):
+    """The little that is to be known of every file of a large corpus: twenty times as fast to make as a `FileInfo`."""
+
+    sha256: str
+    size: int
+    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from memfs.corpus.schema import TOMBSTONE
 from memfs.errors import CorruptError
 
 __all__ = [
+    "CONTENT_COLUMNS",
     "FILE_COLUMNS",
     "Known",
     "checked",
@@ -26,10 +27,13 @@ __all__ = [
     "mixed_files",
     "rows_to_files",
     "tombstones",
+    "whole_files",
 ]
 
 _EPOCH = datetime.fromtimestamp(0, tz=timezone.utc)
 FILE_COLUMNS = ["path", "seq", "file_sha256", "file_size", "mtime", "kind", "title", "source", "event_time"]
+
+CONTENT_COLUMNS = ["path", "seq", "body", "file_sha256", "file_size", "mtime", "kind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +172,32 @@ def rows_to_files(rows: pa.Table) -> dict[str, FileBytes]:
     for path, seq, body, sha256, mtime in zip(*columns, strict=True):
         bodies.setdefault(path, []).append((seq, body, sha256, mtime))
     return {path: _join(path, parts) for path, parts in bodies.items()}
+
+
+def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[FileBytes]:
+    """Join rows with CONTENT_COLUMNS into whole files, each yielded when its last byte has come, hash-checked.
+
+    A file's rows lie together, but for files that were replaced: only those wait in memory.
+
+    Raises:
+        CorruptError: bytes do not hash to the file's `file_sha256`, or some never came.
+    """
+    open_files: dict[str, dict[int, bytes]] = {}
+    received: dict[str, int] = {}
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in CONTENT_COLUMNS)
+        for path, seq, body, sha256, size, mtime, kind in zip(*columns, strict=True):
+            if kind == TOMBSTONE:
+                continue
+            open_files.setdefault(path, {})[seq] = body
+            received[path] = received.get(path, 0) + len(body)
+            if received[path] == size:
+                parts = open_files.pop(path)
+                yield checked(path, b"".join(parts[at] for at in sorted(parts)), sha256.hex(), mtime)
+    # An empty passage may come after its file's last byte.
+    short = next((path for path, parts in open_files.items() if any(parts.values())), None)
+    if short is not None:
+        raise CorruptError(f"{short}: some of its passages are missing", hint="add the file again from its source")
 
 
 def _join(path: str, parts: list[tuple[int, bytes, bytes, datetime]]) -> FileBytes:

@@ -33,7 +33,16 @@ from memfs.corpus.catalog import CATALOG_COLUMNS, Catalog
 from memfs.corpus.embed import DEFAULT, Embedder, load
 from memfs.corpus.location import Location, parse
 from memfs.corpus.objects import Objects, explain
-from memfs.corpus.records import Commit, Document, FileBytes, FileInfo, Skipped
+from memfs.corpus.records import (
+    MTIME_MAX,
+    Commit,
+    Document,
+    FileBytes,
+    FileInfo,
+    Skipped,
+    StoredFile,
+    nanoseconds,
+)
 from memfs.corpus.rows import FILE_COLUMNS, Known
 from memfs.corpus.schema import ANALYZER_KEY, EMBEDDER_KEY, FORMAT, FORMAT_KEY, TABLE, TOMBSTONE, schema
 from memfs.corpus.terms import ANALYZER
@@ -307,16 +316,29 @@ class Corpus:
 
     def file_rows(self, under: str = "") -> pa.Table:
         """Return the first row of every file below the folder prefix `under`, with FILE_COLUMNS, sorted by path."""
-        rows = self._scan(FILE_COLUMNS)
-        wanted = pc.equal(rows["seq"], 0)
-        if under:
-            wanted = pc.and_(wanted, pc.starts_with(rows["path"], under))
-        return rows.filter(wanted).sort_by("path")
+        kept = []
+        for batch in self._batches(self._table.search().select([*FILE_COLUMNS])):
+            # Of a batch at a time: all passages of a large corpus together would take a gigabyte.
+            wanted = pc.and_(pc.equal(batch["seq"], 0), pc.not_equal(batch["kind"], TOMBSTONE))
+            if under:
+                wanted = pc.and_(wanted, pc.starts_with(batch["path"], under))
+            kept.append(batch.filter(wanted))
+        rows = pa.Table.from_batches(kept) if kept else self._scan(FILE_COLUMNS)
+        return rows.sort_by("path")
 
     def files(self, under: str = "") -> Iterator[FileInfo]:
         """Yield every file below the folder prefix `under`, sorted by path."""
         for batch in self.file_rows(under).to_batches(max_chunksize=10_000):
             yield from rows_module.file_infos(pa.Table.from_batches([batch]))
+
+    def stored(self) -> dict[str, StoredFile]:
+        """Return what is needed to tell whether a file changed, for every file, by path."""
+        rows = self.file_rows()
+        sha256 = (digest.hex() for digest in rows["file_sha256"].to_pylist())
+        last = nanoseconds(MTIME_MAX)
+        mtime_ns = (min(micros * 1_000, last) for micros in rows["mtime"].cast(pa.int64()).to_pylist())
+        files = map(StoredFile, sha256, rows["file_size"].to_pylist(), mtime_ns)
+        return dict(zip(rows["path"].to_pylist(), files, strict=True))
 
     def find(self, wanted: Sequence[str]) -> dict[str, FileInfo]:
         """Return those of the paths that exist, by path."""
@@ -344,6 +366,22 @@ class Corpus:
             rows = self._select(f"{keyed} AND kind != '{TOMBSTONE}'", columns)
             found |= rows_module.rows_to_files(rows)
         return {path: found[path] for path in wanted if path in found}
+
+    def read_all(self) -> Iterator[FileBytes]:
+        """Yield every file, hash-checked, in the order of storage: the content column once, not rows by the thousand.
+
+        Raises:
+            CorruptError: a file's bytes do not match its hash, or a passage is missing.
+        """
+        query = self._table.search().select(rows_module.CONTENT_COLUMNS)
+        yield from rows_module.whole_files(self._batches(query))
+
+    def _batches(self, query: Any) -> Iterator[pa.RecordBatch]:
+        batches = self._call(query.to_batches)
+        try:
+            yield from batches
+        except (RuntimeError, OSError, ValueError) as error:
+            raise explain(error, self.uri) from error
 
     def _read_by_row(self, catalog: Catalog, wanted: Sequence[str]) -> dict[str, FileBytes]:
         """As `read`, with the one column that the catalogue does not have: half the requests."""

@@ -1,0 +1,155 @@
+"""The console command's first step: hand the command line to the tree's resident server, if one is there.
+
+It imports next to nothing, for it is all that `memfs fetch` and `memfs grep` cost when
+a server is up. Without one, or with one that has another environment (credentials,
+MEMFS_*), the same command runs in this process, with the same output.
+
+    request   4-byte length, JSON {"argv": […], "cwd": "…", "digest": "…"}
+    answer    frames of 1 byte kind (o: stdout, e: stderr, x: exit code, d: declined), 4-byte length, bytes
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["SERVED", "digest", "main", "socket_file", "start"]
+
+SERVED = ("fetch", "get", "grep", "ls")
+PREFIXES = ("MEMFS_", "AWS_", "AZURE_", "GOOGLE_", "XDG_", "HF_")
+_started: list[object] = []
+LOST = 75
+"""The exit code when a server ended in the middle of an answer."""
+
+
+def main() -> None:
+    """Run the command line: by the server, or here."""
+    argv = sys.argv[1:]
+    if argv and argv[0] in SERVED and not os.environ.get("MEMFS_NO_SERVER") and "--help" not in argv:
+        code = _ask(argv)
+        if code is not None:
+            sys.exit(code)
+    from memfs.cli import main as run
+
+    run()
+
+
+def digest(environ: dict[str, str]) -> str:
+    """Return what a server and its client must have in common: program, user and settings."""
+    from hashlib import sha256
+
+    import memfs
+
+    settings = sorted((k, v) for k, v in environ.items() if k.startswith(PREFIXES) or k == "HOME")
+    return sha256(
+        repr((memfs.__file__, sys.executable, os.getuid(), settings)).encode(errors="surrogateescape")
+    ).hexdigest()
+
+
+def socket_file(state: str) -> str | None:
+    """Return where the server of the tree with id `state` listens; None if there is no safe place for it."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folders = [f"/tmp/memfs-{os.getuid()}"]
+    if runtime and len(runtime) < 60:
+        folders.insert(0, os.path.join(runtime, "memfs"))
+    for folder in folders:
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            status = os.lstat(folder)
+        except OSError:
+            continue
+        # A folder that another user made, or may write, could hold a server of theirs.
+        if status.st_uid == os.getuid() and not status.st_mode & 0o077 and (status.st_mode & 0o170000) == 0o040000:
+            return os.path.join(folder, f"{state}.sock")
+    return None
+
+
+def start(tree: str) -> None:
+    """Start the tree's server in the background, and do not wait for it."""
+    import subprocess
+
+    command = [sys.executable, "-m", "memfs.cli", "serve", "--tree", tree]
+    null = subprocess.DEVNULL
+    child = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/")
+    # It outlives this process, or is this process's child to its end: not waited for either way.
+    _started.append(child)
+
+
+def _ask(argv: list[str]) -> int | None:
+    """Return the server's exit code; None if the command is to run here."""
+    tree = _tree(argv)
+    state = tree and _state(tree)
+    file = state and socket_file(state)
+    if not tree or not file or not os.path.exists(file):
+        return None
+    import json
+    import socket
+
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(file)
+    except OSError:
+        # It was killed. This command does its own work; the next one finds a server again.
+        start(tree)
+        return None
+    with connection:
+        request = json.dumps({"argv": argv, "cwd": os.getcwd(), "digest": digest(dict(os.environ))}).encode()
+        try:
+            connection.sendall(len(request).to_bytes(4, "big") + request)
+            return _relay(connection.makefile("rb"))
+        except (BrokenPipeError, ConnectionError):
+            return None
+
+
+def _relay(answer: object) -> int | None:
+    """Copy the answer to this process's streams."""
+    read = answer.read  # type: ignore[attr-defined]
+    printed = False
+    while len(head := read(5)) == 5:
+        kind, data = head[:1], read(int.from_bytes(head[1:], "big"))
+        if kind == b"x":
+            return int(data)
+        if kind == b"d":
+            return None
+        stream = sys.stdout if kind == b"o" else sys.stderr
+        printed = True
+        try:
+            stream.buffer.write(data)
+            stream.buffer.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+    if not printed:
+        return None
+    sys.stderr.write("error: the memfs server ended while it answered\nhint: run the command again\n")
+    return LOST
+
+
+def _tree(argv: list[str]) -> str | None:
+    """Return the tree that a command line means; None if its settings cannot be read (the command will say why)."""
+    from memfs.config import load
+    from memfs.errors import ConfigError
+
+    flag = next((a.removeprefix("--tree=") for a in argv if a.startswith("--tree=")), None)
+    if flag is None and "--tree" in argv[:-1]:
+        flag = argv[argv.index("--tree") + 1]
+    try:
+        return load({"tree": flag}).tree
+    except (ConfigError, OSError):
+        return None
+
+
+def _state(tree: str) -> str | None:
+    """Return the id in a tree's mark."""
+    import re
+
+    try:
+        with open(os.path.join(tree, ".memfs.toml"), encoding="utf-8", errors="replace") as handle:
+            found = re.search(r'^state\s*=\s*"([0-9a-f]{16})"\s*$', handle.read(65_536), re.M)
+    except OSError:
+        return None
+    return found[1] if found else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,353 @@
+"""memfs serve: one resident process for one tree, so that a command need not load and open what the last one had.
+
+It holds the open table, the catalogue, the model and the mirror, and runs the command
+lines that thin clients (memfs.client) send over a Unix socket, each in a thread, by the
+same code that runs them in a process of their own. The socket is in a folder of the
+user's own, mode 0600, and a peer of another user is refused.
+
+It ends when the tree is gone or has become another, and when nothing was asked for a
+while. A lock beside the socket, which the kernel frees at any death, keeps it single.
+"""
+
+from __future__ import annotations
+
+import copy
+import fcntl
+import io
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from memfs import client
+from memfs.commands import Invocation
+from memfs.config import Config
+from memfs.corpus.location import parse
+from memfs.errors import ConfigError, ConflictError, MemfsError
+from memfs.workset.mirror import Mirror
+from memfs.workset.tree import read_mark
+
+if TYPE_CHECKING:
+    from memfs.corpus.table import Corpus
+    from memfs.workset.cache import HostCache
+
+__all__ = ["Server", "log_of", "serve", "stop"]
+
+AT_ONCE = 4
+"""Commands that run at the same time; more wait."""
+CHECK_S = 2.0
+REQUEST_BYTES_MAX = 4 << 20
+REQUEST_TIMEOUT_S = 10
+WARM_BYTES = 1 << 30
+"""A corpus of at most so many bytes is mirrored ahead of the first search."""
+
+
+def serve(config: Config, *, idle_s: float, log: io.TextIOBase) -> None:
+    """Serve the tree until it is gone, or nothing was asked for `idle_s` seconds.
+
+    Raises:
+        ConfigError: no tree, or no safe folder for the socket.
+        ConflictError: it is served already.
+    """
+    mark = read_mark(config.tree)
+    if mark is None:
+        raise ConfigError(f"{config.tree} is not a memfs tree", hint="make one with: memfs boot")
+    file = client.socket_file(mark[1])
+    if file is None:
+        raise ConfigError(
+            "no folder for the socket is safe", hint="set XDG_RUNTIME_DIR to a folder of your own, mode 0700"
+        )
+    lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConflictError(f"{config.tree} is served already", hint="memfs serve --stop ends it") from None
+        # So that what is in `finally` is done.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        Server(config, mark, file, log).run(idle_s)
+    finally:
+        os.close(lock)
+
+
+class Server:
+    """The resident process of one tree."""
+
+    def __init__(self, config: Config, mark: tuple[str, str], file: str, log: io.TextIOBase) -> None:
+        self._config, self._mark, self._file, self._log = config, mark, file, log
+        self._digest = client.digest(dict(os.environ))
+        self._resident = _Resident(config._replace(corpus=config.corpus or mark[0]))
+        self._gate = threading.BoundedSemaphore(AT_ONCE)
+        self._active = 0
+        self._used = time.monotonic()
+        self._count = threading.Lock()
+
+    def run(self, idle_s: float) -> None:
+        """Listen until it is time to end."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._file)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listener.bind(self._file)
+        finally:
+            os.umask(before)
+        inode = os.stat(self._file).st_ino
+        try:
+            listener.listen(64)
+            listener.settimeout(CHECK_S)
+            threading.Thread(target=self._warm, daemon=True).start()
+            self._say(f"serving {self._config.tree}")
+            while not self._is_over(idle_s):
+                with suppress(TimeoutError):
+                    connection, _ = listener.accept()
+                    with self._count:
+                        self._active += 1
+                    threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+        finally:
+            listener.close()
+            with suppress(FileNotFoundError):
+                if os.stat(self._file).st_ino == inode:
+                    os.unlink(self._file)
+
+    def _is_over(self, idle_s: float) -> bool:
+        try:
+            gone = read_mark(self._config.tree) != self._mark
+        except (MemfsError, OSError):
+            gone = True
+        with self._count:
+            idle = not self._active and time.monotonic() - self._used > idle_s
+        if gone or idle:
+            self._say("the tree is gone" if gone else "idle")
+        return gone or idle
+
+    def _warm(self) -> None:
+        try:
+            self._resident.warm()
+            self._say("warm")
+        except Exception as error:  # noqa: BLE001 - a command will meet it again, and say so to its user
+            self._say(f"not warmed: {type(error).__name__}: {error}")
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            with connection:
+                connection.settimeout(REQUEST_TIMEOUT_S)
+                request = self._request(connection)
+                if request is None:
+                    return
+                connection.settimeout(None)
+                answer = _Answer(connection)
+                if request["digest"] != self._digest or request["argv"][0] not in client.SERVED:
+                    answer.send(b"d", b"")
+                    return
+                with self._gate:
+                    code = self._run(request["argv"], request["cwd"], answer)
+                answer.send(b"x", str(code).encode())
+                self._say(f"served {request['argv'][0]}: {code}")
+        except OSError:
+            # The client has gone; what it asked for ends with it.
+            pass
+        except Exception as error:  # noqa: BLE001 - one request must not end the others
+            self._say(f"{type(error).__name__}: {error}")
+        finally:
+            with self._count:
+                self._active -= 1
+                self._used = time.monotonic()
+
+    def _request(self, connection: socket.socket) -> dict[str, Any] | None:
+        """Read one request of a peer that is this user; None for anything else."""
+        if hasattr(socket, "SO_PEERCRED"):
+            _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if uid != os.getuid():
+                self._say(f"refused user {uid}")
+                return None
+        stream = connection.makefile("rb")
+        size = int.from_bytes(stream.read(4), "big")
+        if not 0 < size <= REQUEST_BYTES_MAX:
+            return None
+        try:
+            found = json.loads(stream.read(size))
+            argv, cwd = [str(word) for word in found["argv"]], str(found["cwd"])
+            return {"argv": argv, "cwd": cwd, "digest": found["digest"]} if argv else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def _run(self, argv: list[str], cwd: str, answer: _Answer) -> int:
+        from memfs.cli import run
+
+        out, err = _Stream(answer, b"o"), _Stream(answer, b"e")
+        code = run(argv, _ResidentInvocation(self._resident, os.environ, cwd, out, err))
+        out.flush()
+        err.flush()
+        return code
+
+    def _say(self, text: str) -> None:
+        self._log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+        self._log.flush()
+
+
+class _Answer:
+    """Frames to one client."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def send(self, kind: bytes, data: bytes) -> None:
+        self._connection.sendall(kind + len(data).to_bytes(4, "big") + data)
+
+
+class _Raw(io.RawIOBase):
+    def __init__(self, answer: _Answer, kind: bytes) -> None:
+        self._answer, self._kind = answer, kind
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._answer.send(self._kind, bytes(data))
+        return len(data)
+
+
+class _Stream(io.TextIOWrapper):
+    """A text stream whose bytes become frames."""
+
+    def __init__(self, answer: _Answer, kind: bytes) -> None:
+        super().__init__(io.BufferedWriter(_Raw(answer, kind), 1 << 16), encoding="utf-8", errors="surrogateescape")
+
+
+class _Resident:
+    """What is kept between commands."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.uri = parse(config.need_corpus()).uri
+        self._lock = threading.Lock()
+        self._corpus: Corpus | None = None
+        self._mirror: Mirror | None = None
+        self._cache: HostCache | None = None
+
+    def warm(self) -> None:
+        """Open and load all that a command could want."""
+        corpus = self.corpus(None)
+        corpus.warm()
+        mirror = self.mirror()
+        if corpus.catalog().file_bytes <= WARM_BYTES:
+            mirror.update(corpus, WARM_BYTES)
+            self.keep(mirror)
+        self.cache().has(["0" * 64])
+
+    def corpus(self, newest: int | None) -> Corpus:
+        """Return the corpus at version `newest`, or any newer one; None: as it is, opened if it is not.
+
+        A command keeps the object that it was given: a newer version is another object.
+        """
+        from memfs.corpus.table import Corpus
+
+        with self._lock:
+            if self._corpus is None or (newest is not None and newest > self._corpus.version):
+                self._corpus = Corpus.open(self.uri, embedder=self._config.embedder)
+            return self._corpus
+
+    def mirror(self) -> Mirror:
+        """Return a mirror for one command; give it back to `keep`."""
+        with self._lock:
+            if self._mirror is None:
+                self._mirror = Mirror(self._config.cache_dir, self.uri)
+            return copy.copy(self._mirror)
+
+    def keep(self, mirror: Mirror) -> None:
+        """Let later commands have what this one's mirror learned."""
+        with self._lock:
+            if self._mirror is None or mirror.version >= self._mirror.version:
+                self._mirror = mirror
+
+    def cache(self) -> HostCache:
+        """Return the host's cache."""
+        from memfs.workset.cache import HostCache
+
+        with self._lock:
+            if self._cache is None:
+                self._cache = HostCache(self._config.cache_dir)
+            return self._cache
+
+
+class _ResidentInvocation(Invocation):
+    """A command that runs in the server: it finds the nouns made."""
+
+    def __init__(self, resident: _Resident, environ: Mapping[str, str], cwd: str, out: Any, err: Any) -> None:
+        super().__init__(environ, cwd, out, err)
+        self._resident = resident
+        self._newest: int | None = None
+
+    def _is_mine(self, config: Config) -> bool:
+        return parse(config.need_corpus()).uri == self._resident.uri
+
+    def open(self, config: Config, version: int | None = None) -> Corpus:
+        """See Invocation."""
+        if version is not None or not self._is_mine(config):
+            return super().open(config, version)
+        return self._resident.corpus(self._newest if self._newest is not None else self.newest(config))
+
+    def newest(self, config: Config) -> int | None:
+        """See Invocation."""
+        found = super().newest(config)
+        if self._is_mine(config):
+            self._newest = found
+        return found
+
+    def mirror(self, config: Config) -> Mirror:
+        """See Invocation."""
+        return self._resident.mirror() if self._is_mine(config) else super().mirror(config)
+
+    def mirror_at_hand(self, config: Config) -> Mirror | None:
+        """See Invocation."""
+        return self._resident.mirror() if self._is_mine(config) else None
+
+    def keep_mirror(self, config: Config, mirror: Mirror) -> None:
+        """See Invocation."""
+        if self._is_mine(config):
+            self._resident.keep(mirror)
+
+    def cache(self, config: Config) -> HostCache:
+        """See Invocation."""
+        return self._resident.cache()
+
+
+@contextmanager
+def log_of(config: Config) -> Iterator[io.TextIOBase]:
+    """The server's log, in the tree's state folder; begun anew by each server."""
+    mark = read_mark(config.tree)
+    folder = os.path.join(config.state_dir, "trees", mark[1] if mark else "none")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(os.path.join(folder, "serve.log"), "w", encoding="utf-8") as log:
+        yield log
+
+
+def stop(config: Config) -> bool:
+    """End the tree's server; return whether there was one."""
+    mark = read_mark(config.tree)
+    file = mark and client.socket_file(mark[1])
+    if not file:
+        return False
+    try:
+        fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        os.kill(int(os.pread(fd, 20, 0)), signal.SIGTERM)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return True
+    finally:
+        os.close(fd)
