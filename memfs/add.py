@@ -7,19 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memfs import paths
-from memfs.corpus.records import Commit, Document, Skipped
-from memfs.corpus.sources import claude_code, files, locomo
-from memfs.corpus.sources.discover import SourceFile, discover
+from memfs.corpus.records import Commit, Document, Skipped, batches
+from memfs.corpus.sources.discover import discover
+from memfs.corpus.sources.formats import FORMATS, SURFACES, read
 from memfs.corpus.table import Corpus
 from memfs.errors import InputError
 
-__all__ = ["FORMATS", "SURFACES", "Added", "add"]
+__all__ = ["Added", "add"]
 
-FORMATS = ("auto", "files", "claude-code", "locomo")
-SURFACES = ("sessions", "notes", "knowledge")
-BATCH_BYTES = 4 << 20
-BATCH_FILES = 2_000
-HEAD_BYTES = 64 << 10
 SKIPPED_KEPT_MAX = 1_000
 
 
@@ -86,10 +81,10 @@ def add(
     started, tally = time.monotonic(), _Tally()
     documents = _taken(_documents(sources, format, surface, under, tally), tally, progress)
     if dry_run:
-        tally.commits = [corpus.preview(batch) for batch in _batches(documents)]
+        tally.commits = [corpus.preview(batch) for batch in batches(documents)]
     else:
         with corpus.writing():
-            tally.commits = list(corpus.commit_batches(_batches(documents)))
+            tally.commits = list(corpus.commit_batches(batches(documents)))
     for commit in tally.commits:
         for refused in commit.refused:
             tally.skip(refused)
@@ -118,39 +113,9 @@ def _documents(
                 continue
             tally.sources += 1
             try:
-                yield from _read(found, format, surface, under)
+                yield from read(found, format, surface, under)
             except OSError as error:
                 yield Skipped(found.name, f"cannot be read: {error.strerror or error}")
-
-
-def _read(file: SourceFile, format: str, surface: str | None, under: str) -> Iterator[Document | Skipped]:
-    chosen = _sniff(file) if format == "auto" else format
-    if chosen == "files":
-        yield files.read(file, target("notes", surface, under) + file.name)
-        return
-    prefix = target("sessions", surface, under)
-    with file.open() as stream:
-        yield from (claude_code if chosen == "claude-code" else locomo).read(stream, name=file.name, under=prefix)
-
-
-def _sniff(file: SourceFile) -> str:
-    """Look into a .jsonl or .json; everything else is a file."""
-    name = file.name.lower()
-    if not name.endswith((".jsonl", ".json")):
-        return "files"
-    with file.open() as stream:
-        head = stream.read(HEAD_BYTES)
-    if name.endswith(".jsonl"):
-        return "claude-code" if claude_code.sniff(head) else "files"
-    return "locomo" if locomo.sniff(head) else "files"
-
-
-def target(default_surface: str, surface: str | None, under: str) -> str:
-    """Return the folder prefix that files go below: `under` inside the surface, or by itself a whole path."""
-    inside = paths.prefix(under)
-    if surface is None:
-        return inside or f"{default_surface}/"
-    return inside if inside.startswith(f"{surface}/") else f"{surface}/{inside}"
 
 
 def _taken(
@@ -170,16 +135,3 @@ def _taken(
         tally.bytes += item.size
         progress(len(seen), tally.bytes)
         yield item
-
-
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    batch: list[Document] = []
-    size = 0
-    for document in documents:
-        batch.append(document)
-        size += document.size
-        if size >= BATCH_BYTES or len(batch) >= BATCH_FILES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

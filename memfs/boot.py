@@ -50,6 +50,8 @@ class Receipt(NamedTuple):
     total_files: int
     total_bytes: int
     left_out: tuple[LeftOut, ...]
+    deleted: tuple[str, ...]
+    """Files of the map that were deleted in this tree: left so, `memfs get` brings them back."""
     kept: tuple[Step, ...]
     """Local files that the map would have replaced: yours are kept."""
     refused: tuple[Step, ...]
@@ -80,7 +82,8 @@ def boot(
 ) -> Receipt:
     """Lay the initial map of `corpus` into the folder `tree`; over an earlier boot it is a refresh.
 
-    Local edits are kept. With no `budget_bytes`, the map is as large as it was published.
+    Local edits are kept, and what was deleted here stays so. With no `budget_bytes`, the map is as large as it
+    was published.
 
     Raises:
         UnreachableError: the store did not answer, and this host has no copy of the map.
@@ -96,16 +99,16 @@ def boot(
 
     wanted = list(_wanted(chosen, found.boot_set.corpus_version))
     if dry_run:
-        plan = _dry_plan(wanted, tree, state_dir)
+        plan, deleted = _dry_plan(wanted, tree, state_dir)
         written, kept, refused = 0, plan.having(Action.EDITED, Action.CONFLICT), plan.having(Action.REFUSED)
     else:
         with Tree.open(tree, state_dir, corpus=location.uri) as opened:
-            plan = diff(wanted, opened)
+            plan, deleted = _spared(diff(wanted, opened), opened)
             done = apply(plan, opened, {file.path: file.data for file in chosen})
             written, kept, refused = done.written, done.kept, done.refused
             with opened.manifest.writing():
-                _remember(opened, found)
-    away = {step.wanted.path for step in refused}
+                _remember(opened, found, budget_bytes)
+    away = {*deleted, *(step.wanted.path for step in refused)}
     here = [file for file in chosen if file.path not in away and not file.generated]
     return Receipt(
         corpus=location.uri,
@@ -118,6 +121,7 @@ def boot(
         total_files=found.boot_set.total_files,
         total_bytes=found.boot_set.total_bytes,
         left_out=left_out,
+        deleted=deleted,
         kept=kept,
         refused=refused,
         offline=found.offline,
@@ -271,17 +275,37 @@ def _wanted(files: list[BootFile], version: int) -> Iterator[Wanted]:
         )
 
 
-def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str) -> Plan:
+def _spared(plan: Plan, tree: Tree) -> tuple[Plan, tuple[str, ...]]:
+    """Take out of a plan what was deleted here, and what is newer here than in the map; return the former too.
+
+    A map that is behind (offline, or its publish was cut short) must not undo a push or a fetch.
+    """
+    from memfs.workset.plan import Action
+
+    rows = tree.manifest.some(step.wanted.path for step in plan.having(Action.WRITE, Action.REPLACE))
+    settled = {path: row for path, row in rows.items() if row.pending is None}
+    deleted = tuple(step.wanted.path for step in plan.having(Action.WRITE) if step.wanted.path in settled)
+    newer = {
+        step.wanted.path
+        for step in plan.having(Action.REPLACE)
+        if step.wanted.path in settled and settled[step.wanted.path].version > step.wanted.version
+    }
+    return plan.without(newer.union(deleted)), deleted
+
+
+def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str) -> tuple[Plan, tuple[str, ...]]:
     from memfs.workset.plan import diff
     from memfs.workset.tree import Tree, read_mark
 
     if read_mark(tree) is None:
-        return diff(wanted, None)
+        return diff(wanted, None), ()
     with Tree.open(tree, state_dir) as opened:
-        return diff(wanted, opened)
+        return _spared(diff(wanted, opened), opened)
 
 
-def _remember(tree: Tree, found: _Map) -> None:
+def _remember(tree: Tree, found: _Map, budget_bytes: int | None) -> None:
+    # A refresh keeps to it.
+    tree.manifest.set_meta("boot_budget", "" if budget_bytes is None else str(budget_bytes))
     tree.manifest.set_meta("boot_version", str(found.boot_set.corpus_version))
     tree.manifest.set_meta("total_files", str(found.boot_set.total_files))
     tree.manifest.set_meta("total_bytes", str(found.boot_set.total_bytes))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from memfs.errors import InputError, redact
+from memfs.errors import ConflictError, InputError, redact
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from memfs.corpus.table import Corpus
     from memfs.workset.cache import HostCache
     from memfs.workset.mirror import Entry, Mirror
+    from memfs.workset.tree import Tree
 
 __all__ = ["ALL", "Argument", "Command", "Invocation"]
 
@@ -96,6 +97,15 @@ class Invocation:
         return HostCache(config.cache_dir)
 
     @contextmanager
+    def tree(self, config: Config, corpus: str | None = None) -> Iterator[Tree]:
+        """Open the tree, which must be one; with `corpus`, one of that corpus."""
+        from memfs.workset.tree import Tree, read_mark
+
+        ours = None if read_mark(config.tree) is None else corpus
+        with Tree.open(config.tree, config.state_dir, corpus=ours) as opened:
+            yield opened
+
+    @contextmanager
     def maybe_tree(self, config: Config, make_for: str | None = None) -> Iterator[Any]:
         """The tree, if the folder is one; with `make_for` (a corpus), an absent or empty folder is made one."""
         from memfs.workset.tree import Tree, read_mark
@@ -162,7 +172,13 @@ _UNDER = _value("--under", metavar="PREFIX", default="", help="only below this f
 def _json(value: Any) -> str:
     from memfs.report import jsonable
 
-    return json.dumps(jsonable(value), ensure_ascii=False, indent=1)
+    text = json.dumps(jsonable(value), ensure_ascii=False, indent=1)
+    # A file name that is no Unicode: no stream takes it as it is, and JSON has an escape for it.
+    return text if text.isascii() or _is_unicode(text) else json.dumps(jsonable(value), indent=1)
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 class _Progress:
@@ -495,18 +511,92 @@ def _bring(go: Invocation, config: Config, entries: Sequence[Entry]) -> Mapping[
     return {**found, **(gather(go.open(config), missing, cache) if missing else {})}
 
 
-@_command(_TREE, _JSON)
-def status(go: Invocation, tree: str | None, as_json: bool) -> None:
-    """Say what lies in the tree and what of it is yours. Needs no network."""
+@_command(
+    _flag("--remote", help="ask the corpus first what it has now; without it, no network is needed"),
+    _CORPUS,
+    _TREE,
+    _JSON,
+)
+def status(go: Invocation, remote: bool, corpus: str | None, tree: str | None, as_json: bool) -> None:
+    """Say what lies in the tree: clean, new, modified, deleted, conflicting, stale. Needs no network."""
     from memfs import status as verb
     from memfs.report import status_text
-    from memfs.workset.tree import Tree, read_mark
+    from memfs.workset.tree import read_mark
 
-    config = go.config(tree=tree)
-    with Tree.open(config.tree, config.state_dir) as laid:
+    config = go.config(corpus=corpus, tree=tree)
+    opened = go.open(config) if remote else None
+    with go.tree(config, opened.uri if opened else None) as laid:
+        if opened is not None:
+            from memfs.refresh import learn
+
+            learn(opened, laid)
         mark = read_mark(config.tree)
         found = verb.status(laid, mark[0] if mark else "")
     go.show(found, as_json, status_text)
+
+
+@_command(_value("names", nargs="*", metavar="PATH"), _CORPUS, _TREE, _JSON)
+def diff(go: Invocation, names: list[str], corpus: str | None, tree: str | None, as_json: bool) -> int:
+    """Show what was changed here, as a unified diff. Exit code 0 without differences, 1 with."""
+    from memfs import diff as verb
+    from memfs.workset.tree import read_mark
+
+    config = go.config(corpus=corpus, tree=tree)
+    with go.tree(config) as laid:
+        mark = read_mark(config.tree)
+        uri = mark[0] if mark else ""
+        found = verb.diff(laid, names, cache=go.cache(config), corpus_uri=uri, open_corpus=lambda: go.open(config))
+    go.say(_json(found) if as_json else "".join(file.text for file in found), end="\n" if as_json else "")
+    return 1 if found else 0
+
+
+@_command(_value("names", nargs="*", metavar="PATH"), _CORPUS, _TREE, _JSON, _DRY_RUN)
+def push(go: Invocation, names: list[str], corpus: str | None, tree: str | None, as_json: bool, dry_run: bool) -> int:
+    """Send new and edited notes, and new sessions, to the corpus. What changed on both sides is kept, twice.
+
+    Exit code 7 if a conflict remains; 3 if a PATH was given and not all of it may be sent.
+    """
+    from memfs import push as verb
+    from memfs.report import pushed_text
+
+    config = go.config(corpus=corpus, tree=tree)
+    opened = go.open(config)
+    with go.tree(config, opened.uri) as laid:
+        done = verb.push(opened, laid, names, cache=go.cache(config), dry_run=dry_run)
+    go.show(done, as_json, pushed_text)
+    if done.conflicts:
+        return ConflictError.exit_code
+    return InputError.exit_code if names and done.refused else 0
+
+
+@_command(_CORPUS, _TREE, _JSON, _DRY_RUN)
+def refresh(go: Invocation, corpus: str | None, tree: str | None, as_json: bool, dry_run: bool) -> int:
+    """Bring the tree to the newest version of the corpus. Edits are kept; exit code 7 if one is a conflict."""
+    from memfs import boot as boot_verb
+    from memfs import refresh as verb
+    from memfs.report import jsonable, refreshed_text
+
+    config = go.config(corpus=corpus, tree=tree)
+    opened = go.open(config)
+    with go.tree(config, opened.uri) as laid:
+        done = verb.refresh(opened, laid, cache=go.cache(config), dry_run=dry_run)
+        booted, budget = laid.manifest.meta("boot_version"), laid.manifest.meta("boot_budget")
+    written = 0
+    if booted is not None:
+        receipt = boot_verb.boot(
+            opened.uri,
+            config.tree,
+            cache_dir=config.cache_dir,
+            state_dir=config.state_dir,
+            budget_bytes=int(budget) if budget else None,
+            dry_run=dry_run,
+        )
+        written = receipt.files_written
+    if as_json:
+        go.say(_json(jsonable(done) | {"map_written": written}))
+    else:
+        go.say(refreshed_text(done) + (f"\nnew in the map: {written:,} files" if written else ""))
+    return ConflictError.exit_code if done.conflicts else 0
 
 
 @_command(

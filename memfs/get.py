@@ -17,8 +17,6 @@ from memfs.workset.tree import Tree
 
 __all__ = ["get"]
 
-BATCH_BYTES = 64 << 20
-
 
 def get(
     corpus: Corpus, names: Sequence[str], *, tree: Tree | None, cache: HostCache | None, mirror: Mirror | None = None,
@@ -37,7 +35,7 @@ def get(
     plan = diff((_wanted(info, corpus.version) for info in infos.values()), tree)
     done = Applied(0, 0, (), ())
     if tree is not None and not dry_run:
-        for part in _parts(plan):
+        for part in plan.parts():
             contents = gather(corpus, ((w.path, w.sha256) for w in part.needed()), cache, mirror)
             done = _sum(done, apply(part, tree, contents))
     return plan, done
@@ -60,18 +58,6 @@ def _resolve(corpus: Corpus, names: Sequence[str]) -> dict[str, FileInfo]:
 
 def _wanted(info: FileInfo, version: int) -> Wanted:
     return Wanted(info.path, info.sha256, info.size, nanoseconds(info.mtime), version, "get")
-
-
-def _parts(plan: Plan) -> list[Plan]:
-    """Cut a plan so that the bytes of one part fit in memory."""
-    parts, steps, size = [], [], 0
-    for step in plan.steps:
-        steps.append(step)
-        size += step.wanted.size
-        if size >= BATCH_BYTES:
-            parts.append(Plan(tuple(steps)))
-            steps, size = [], 0
-    return [*parts, Plan(tuple(steps))]
 
 
 def _sum(one: Applied, two: Applied) -> Applied:

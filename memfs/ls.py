@@ -20,6 +20,7 @@ class Listed:
 
     path: str
     size: int
+    """Of the file on disk where there is one, edited or not; so is `mtime`."""
     mtime: datetime
     where: str
     title: str
@@ -38,12 +39,11 @@ def ls(corpus: Corpus | None, tree: Tree | None, path: str = "") -> Iterator[Lis
         raise NotFoundError(f"{path}: no such file or folder", hint="folders and files only, no wildcards: memfs ls")
     for name in sorted(here.keys() | stored.keys()):
         info, seen = stored.get(name), here.get(name)
-        if info is None:
-            assert seen is not None
+        if seen is not None:
             mtime = datetime.fromtimestamp(seen.mtime_ns / 1e9, tz=timezone.utc)
-            yield Listed(name, seen.size, mtime, "local", "")
-        else:
-            yield Listed(name, info.size, info.mtime, "both" if seen else "corpus", info.title)
+            yield Listed(name, seen.size, mtime, "both" if info else "local", info.title if info else "")
+        elif info is not None:
+            yield Listed(name, info.size, info.mtime, "corpus", info.title)
 
 
 def _stored(corpus: Corpus, folder: str) -> Iterator:  # type: ignore[type-arg]

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from memfs.add import Added
     from memfs.corpus.table import Corpus, Scope
     from memfs.fetch import Answer
+    from memfs.push import Pushed
     from memfs.recall.evidence import Evidence
+    from memfs.status import Status
     from memfs.workset.mirror import Mirror
 
 __all__ = ["Memory", "connect", "create"]
@@ -76,6 +78,25 @@ class Memory:
             state_dir=self.config.state_dir,
             budget_bytes=budget_bytes,
         )
+
+    def status(self, directory: str | None = None) -> Status:
+        """Say what lies in the tree at `directory` (default: ./memory), and what of it is yours."""
+        from memfs.status import status
+        from memfs.workset.tree import Tree
+
+        uri = self.config.need_corpus()
+        with Tree.open(directory or self.config.tree, self.config.state_dir) as tree:
+            return status(tree, uri)
+
+    def push(self, *names: str, directory: str | None = None) -> Pushed:
+        """Send new and edited notes, and new sessions, of the tree at `directory` (default: ./memory)."""
+        from memfs.push import push
+        from memfs.workset.tree import Tree, read_mark
+
+        root = directory or self.config.tree
+        ours = None if read_mark(root) is None else self.corpus.uri
+        with Tree.open(root, self.config.state_dir, corpus=ours) as tree:
+            return push(self.corpus, tree, names, cache=self._cache)
 
     def recall(
         self,

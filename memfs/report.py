@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from memfs.fetch import Answer, LaidFile
     from memfs.grep import Coverage
     from memfs.ls import Listed
+    from memfs.push import Pushed
+    from memfs.refresh import Refreshed
     from memfs.status import Status
     from memfs.workset.apply import Applied
+    from memfs.workset.conflict import Conflict
 
 __all__ = [
     "added_text",
@@ -27,7 +30,10 @@ __all__ = [
     "got_text",
     "jsonable",
     "listed_text",
+    "name_text",
+    "pushed_text",
     "receipt_text",
+    "refreshed_text",
     "size_text",
     "status_text",
     "steps_text",
@@ -98,6 +104,7 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
             yield f"left out: {left.files:,} files of {left.surface}/, {size_text(left.bytes)}: {left.reason}"
     yield from steps_text("kept", receipt.kept)
     yield from steps_text("refused", receipt.refused)
+    yield from _deleted_lines(receipt.deleted)
     if receipt.files_here < receipt.total_files:
         yield 'what is not here: memfs fetch "question", memfs ls --remote, memfs get PATH'
 
@@ -105,6 +112,17 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
 def steps_text(title: str, steps: Sequence[Step]) -> Iterator[str]:
     """Yield a line a step, the rest counted."""
     yield from _some(f"{title}: {step.wanted.path}: {step.reason}" for step in steps)
+
+
+def _deleted_lines(deleted: Sequence[str]) -> Iterator[str]:
+    if deleted:
+        yield f"deleted here, left so: {len(deleted):,}; memfs get PATH brings one back"
+        yield from _some(f"  {name_text(path)}" for path in deleted)
+
+
+def name_text(path: str) -> str:
+    """Return a name as a terminal takes it: one with control characters or stray bytes in quotes, escaped."""
+    return path if path.isprintable() else repr(path)
 
 
 def _some(lines: Iterable[str], most: int = LINES_MAX) -> Iterator[str]:
@@ -144,7 +162,7 @@ def _added_lines(added: Added) -> Iterator[str]:
 
 
 def _skipped_line(item: Skipped) -> str:
-    return f"{item.name!r}: {item.reason}" if not item.name.isprintable() else f"{item.name}: {item.reason}"
+    return f"{name_text(item.name)}: {item.reason}"
 
 
 def answer_text(answer: Answer) -> str:
@@ -190,7 +208,7 @@ def listed_text(item: Listed) -> str:
     """Return one line of a listing."""
     mark = {"both": " ", "corpus": "-", "local": "+"}[item.where]
     title = f"  {item.title}" if item.title and item.title != item.path.rsplit("/", 1)[-1] else ""
-    return f"{mark} {item.size:>10,} {item.mtime:%Y-%m-%d} {item.path}{title}"
+    return f"{mark} {item.size:>10,} {item.mtime:%Y-%m-%d} {name_text(item.path)}{title}"
 
 
 def coverage_text(coverage: Coverage) -> str:
@@ -229,10 +247,62 @@ def status_text(status: Status) -> str:
 
 def _status_lines(status: Status) -> Iterator[str]:
     yield f"{status.tree}: {status.files_here:,} of {status.files_total:,} files are here"
-    yield f"corpus {status.corpus}, version {status.corpus_version} at the last boot"
+    newer = f"; {status.heard_version} is known of" if status.heard_version > status.corpus_version else ""
+    yield f"corpus {status.corpus}, version {status.corpus_version} at the last boot{newer}"
     yield (
         f"{status.clean:,} clean, {len(status.modified):,} modified, {len(status.new):,} new, "
-        f"{len(status.deleted):,} deleted"
+        f"{len(status.deleted):,} deleted, {len(status.conflicting):,} conflicting, {len(status.stale):,} stale"
     )
-    for title, names in (("modified", status.modified), ("new", status.new), ("deleted", status.deleted)):
-        yield from _some((f"  {title}: {name}" for name in names), 100)
+    for title, names in (
+        ("modified", status.modified),
+        ("new", status.new),
+        ("deleted", status.deleted),
+        ("stale", status.stale),
+    ):
+        yield from _some((f"  {title}: {name_text(name)}" for name in names), 100)
+    yield from _some((f"  {line}" for line in _conflict_lines(status.conflicting)), 100)
+    yield from _some((f"  unreadable: {name_text(x.path)}: {x.reason}" for x in status.unreadable), 100)
+    if status.imported:
+        yield f"  {status.imported:,} session files were sent, and became transcripts"
+
+
+def _conflict_lines(conflicts: Sequence[Conflict]) -> Iterator[str]:
+    for item in conflicts:
+        copy = f"the corpus's version is {name_text(item.copy)}; " if item.copy else ""
+        yield f"conflict: {name_text(item.path)}: {copy}{item.reason}"
+
+
+def pushed_text(pushed: Pushed) -> str:
+    """Return what a push did, or would do."""
+    return "\n".join(_pushed_lines(pushed))
+
+
+def _pushed_lines(pushed: Pushed) -> Iterator[str]:
+    would = "would send" if pushed.dry_run else "sent"
+    there = f", {len(pushed.adopted):,} were there already" if pushed.adopted else ""
+    yield f"{would} {len(pushed.sent):,} files{there}; corpus version {pushed.version}"
+    yield from _some(f"{would}: {name_text(path)}" for path in pushed.sent)
+    yield from _some(f"  transcript: {name_text(path)}" for path in pushed.transcripts)
+    yield from _some(_conflict_lines(pushed.conflicts))
+    yield from _some(f"refused: {_skipped_line(item)}" for item in pushed.refused)
+    yield from _some(f"passed over: {_skipped_line(item)}" for item in pushed.skipped)
+    if pushed.deleted:
+        yield f"deleted here, kept in the corpus: {len(pushed.deleted):,}"
+
+
+def refreshed_text(refreshed: Refreshed) -> str:
+    """Return what a refresh did, or would do."""
+    return "\n".join(_refreshed_lines(refreshed))
+
+
+def _refreshed_lines(refreshed: Refreshed) -> Iterator[str]:
+    would = "would be " if refreshed.dry_run else ""
+    yield (
+        f"corpus version {refreshed.version}: {len(refreshed.replaced):,} files {would}replaced, "
+        f"{len(refreshed.removed):,} {would}removed, {refreshed.unchanged:,} as they were"
+    )
+    yield from _some(f"replaced: {name_text(path)}" for path in refreshed.replaced)
+    yield from _some(f"removed: {name_text(path)}: gone from the corpus" for path in refreshed.removed)
+    yield from _some(_conflict_lines(refreshed.conflicts))
+    yield from _some(f"refused: {_skipped_line(item)}" for item in refreshed.refused)
+    yield from _deleted_lines(refreshed.deleted)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import Store, long_text, tree_of
 
-from memfs.add import Added, add, target
+from memfs.add import Added, add
+from memfs.corpus.sources.formats import target
 from memfs.corpus.table import Corpus
 from memfs.errors import InputError, MemfsError, NotFoundError, PathError, UnreachableError
 from memfs.export import export

@@ -22,6 +22,7 @@ from memfs.errors import (
     NotFoundError,
     UnreachableError,
 )
+from memfs.get import get
 from memfs.status import status
 from memfs.testing import Proxy, free_port
 from memfs.workset.tree import Tree
@@ -121,7 +122,7 @@ class TestRequests:
 
 class TestEdits:
     def test_refresh_keeps_edits(self, filled: Corpus, tmp_path: Path) -> None:
-        """Edited, made, deleted here: edits and own files stay and are named; a deleted file of the map comes back."""
+        """Edited, made, deleted here: edits and own files stay, a deleted file stays away, and all are named."""
         run(filled.uri, tmp_path)
         root = tmp_path / "memory"
         (root / "notes/deploy.md").write_text("my words\n")
@@ -133,7 +134,20 @@ class TestEdits:
         assert [step.wanted.path for step in receipt.kept] == ["notes/deploy.md", "notes/mine.md"]
         assert (root / "notes/deploy.md").read_text() == "my words\n"
         assert (root / "notes/mine.md").read_text() == "mine\n"
-        assert (root / "notes/people/ana.md").exists()
+        assert receipt.deleted == ("notes/people/ana.md",)
+        assert not (root / "notes/people/ana.md").exists()
+        assert (receipt.files_here, receipt.total_files) == (6, 7)
+
+    def test_a_map_that_is_behind_undoes_nothing(self, filled: Corpus, tmp_path: Path) -> None:
+        """A file that is newer here than in the published map keeps its newer bytes."""
+        run(filled.uri, tmp_path)
+        with filled.writing(publish=False):
+            filled.commit([document("notes/deploy.md", "# Deploy\n\nOn Monday.\n")])
+        with Tree.open(str(tmp_path / "memory"), str(tmp_path / "state")) as tree:
+            get(filled, ["notes/deploy.md"], tree=tree, cache=None)
+        assert run(filled.uri, tmp_path).files_written == 0
+        assert tree_of(tmp_path / "memory")["notes/deploy.md"] == b"# Deploy\n\nOn Monday.\n"
+        assert is_clean(tmp_path)
 
     def test_into_a_full_folder(self, filled: Corpus, tmp_path: Path) -> None:
         """A folder with files of the user's own becomes a tree, and keeps them."""

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import NOTES, Ran, Store, spawn_memfs, tree_of
+from conftest import NOTES, Ran, Store, document, spawn_memfs, tree_of
 
 from memfs.corpus.table import Corpus
 from memfs.testing import Proxy, free_port
 
 Run = Callable[..., Ran]
-COMMANDS = ["init", "add", "boot", "fetch", "get", "ls", "status", "export", "config"]
+COMMANDS = ["init", "add", "boot", "fetch", "get", "ls", "status", "diff", "push", "refresh", "export", "config"]
 SECRET = "hunter2-Zx9-secret"
 
 
@@ -51,6 +51,13 @@ def test_the_walk(memfs: Run, tmp_path: Path) -> None:
     assert memfs("get", "notes").code == 0
     assert memfs("ls").out.count("\n") >= 6
     assert memfs("status").out.count("6 clean") == 1
+    Path("memory/notes/deploy.md").write_text(NOTES["notes/deploy.md"] + "Or on Monday.\n")
+    said = memfs("diff")
+    assert (said.code, said.out.splitlines()[-1]) == (1, "+Or on Monday.")
+    assert "sent: notes/deploy.md" in memfs("push").out
+    assert memfs("refresh").code == memfs("diff").code == 0
+    Path("memory/notes/deploy.md").write_text(NOTES["notes/deploy.md"])
+    assert "sent 1 files" in memfs("push", "notes").out
     assert memfs("export", "out").code == 0
     assert tree_of("out") == {path: text.encode() for path, text in NOTES.items()}
     assert ".memfs.toml" in memfs("config").out
@@ -75,6 +82,10 @@ def test_json(memfs: Run, ready: Corpus, tmp_path: Path) -> None:
     assert memfs("get", "notes", "--json").json["written"] == 0
     assert {item["path"] for item in memfs("ls", "--json").json} >= set(NOTES)
     assert memfs("status", "--json").json["clean"] == 6
+    assert memfs("status", "--remote", "--json").json["stale"] == []
+    assert memfs("diff", "--json").json == []
+    assert memfs("push", "--json").json["sent"] == []
+    assert memfs("refresh", "--json").json["conflicts"] == []
     assert memfs("add", str(tmp_path / "new.md"), "--json").json["added"] == 1
     assert memfs("export", "out", "--json").json["files"] == 7
     assert {item["name"] for item in memfs("config", "--json").json} >= {"corpus", "tree"}
@@ -108,6 +119,11 @@ def test_print_index(memfs: Run, ready: Corpus) -> None:
         ("get nothing --corpus {filled}", 4, "no such file"),
         ("get ../x --corpus {filled}", 3, "would leave"),
         ("status --tree {empty}", 4, "not a memfs tree"),
+        ("status --remote --tree {empty} --corpus {filled}", 4, "not a memfs tree"),
+        ("diff --tree {empty}", 4, "not a memfs tree"),
+        ("push --tree {empty} --corpus {filled}", 4, "not a memfs tree"),
+        ("push --tree {empty} --corpus {none}", 4, "no such folder"),
+        ("refresh --tree {empty} --corpus {filled}", 4, "not a memfs tree"),
         ("export {full} --corpus {filled}", 3, "not an empty folder"),
         ("export out --at 999 --corpus {filled}", 4, "no version 999"),
     ],
@@ -148,8 +164,36 @@ def test_dry_runs(memfs: Run, ready: Corpus, tmp_path: Path) -> None:
     memfs("boot", "--budget", "0")
     assert "would write" in memfs("get", ".", "--dry-run").out
     assert "dry run" in memfs("fetch", "deployment", "--dry-run").out
+    assert "would be replaced" in memfs("refresh", "--dry-run").out
     assert tree_of("memory") == {}
+    Path("memory/notes").mkdir()
+    Path("memory/notes/own.md").write_text("own\n")
+    assert "would send: notes/own.md" in memfs("push", "--dry-run").out
     assert ready.refresh() == version
+
+
+def test_push_exit_codes(memfs: Run, ready: Corpus) -> None:
+    """0 when all of notes/ and sessions/ went, 3 when what was asked for by name may not go, 7 with a conflict."""
+    memfs("boot")
+    Path("memory/knowledge/index.md").write_text("mine\n")
+    ran = memfs("push")
+    assert (ran.code, "refused: knowledge/index.md: " in ran.out) == (0, True)
+    assert memfs("push", "knowledge").code == 3
+    assert memfs("push", "knowledge/nothing.md").code == 4
+    Path("memory/notes/deploy.md").write_text("mine\n")
+    with ready.writing():
+        ready.commit([document("notes/deploy.md", "theirs\n")])
+    ran = memfs("push")
+    assert (ran.code, "conflict: notes/deploy.md: " in ran.out) == (7, True)
+    assert "conflict: notes/deploy.md: " in memfs("status").out
+
+
+def test_ls_shows_what_lies_here(memfs: Run, ready: Corpus) -> None:
+    """An edited file is listed with its own size."""
+    memfs("boot")
+    Path("memory/notes/deploy.md").write_text("mine\n")
+    (item,) = memfs("ls", "notes/deploy.md", "--json").json
+    assert (item["size"], item["where"], item["title"]) == (5, "both", "Deploy")
 
 
 def test_edits_are_named(memfs: Run, ready: Corpus) -> None:
@@ -217,6 +261,9 @@ def test_secret_in_the_environment(s3: Store, tmp_path: Path, memfs: Run, monkey
         ("init {uri}", "dead"),
         ("add {file}", "dead"),
         ("export out", "dead"),
+        ("push --tree {tree}", "dead"),
+        ("refresh --tree {tree}", "dead"),
+        ("status --remote --tree {tree}", "dead"),
         ("fetch x", "hang"),
     ],
 )
@@ -230,7 +277,7 @@ def test_dead_endpoint(
     (tmp_path / "a.md").write_text("a\n")
     monkeypatch.setenv("MEMFS_CORPUS", s3.uri())
     started = time.monotonic()
-    ran = memfs(*command.format(uri=s3.uri(), file=tmp_path / "a.md").split())
+    ran = memfs(*command.format(uri=s3.uri(), file=tmp_path / "a.md", tree=tmp_path / "tree").split())
     assert time.monotonic() - started < 15
     assert (ran.code, ran.out) == (6, "")
     assert "hint: " in ran.err

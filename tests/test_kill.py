@@ -22,10 +22,13 @@ from memfs import add as add_verb
 from memfs.boot import boot
 from memfs.corpus import lease as leases
 from memfs.corpus.table import Corpus
+from memfs.push import Pushed, push
+from memfs.refresh import refresh
 from memfs.status import status
 from memfs.workset.tree import Tree
 
 FILES = 24
+CONFLICT = 7
 KILLER = """
 import os, signal, sys
 at, calls = int(sys.argv[1]), 0
@@ -51,8 +54,8 @@ finally:
 def killed_at(call: int, *args: str) -> bool:
     """Run a command that kills itself at its `call`-th change of the disk; False if it made fewer and ended well."""
     done = subprocess.run([sys.executable, "-c", KILLER, str(call), *args], capture_output=True, text=True, timeout=60)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode != 0
+    assert done.returncode in (0, CONFLICT, -signal.SIGKILL), done.stderr
+    return done.returncode == -signal.SIGKILL
 
 
 def killed_after(delay_s: float, *args: str) -> bool:
@@ -115,7 +118,7 @@ def check_mended(root: Path, corpus: Corpus, mine: dict[str, bytes], tmp_path: P
     assert leftovers(root) == []
     with Tree.open(str(root), str(tmp_path / "state")) as tree:
         said = status(tree, corpus.uri)
-    assert {*said.modified, *said.new} == set(mine)
+    assert {*said.modified, *said.new, *(conflict.path for conflict in said.conflicting)} == set(mine)
     assert said.deleted == ()
 
 
@@ -174,6 +177,107 @@ def test_get_and_fetch(command: str, call: int, corpus: Corpus, tmp_path: Path) 
     killed_at(call, command, *what, "--corpus", corpus.uri)
     check_visible(root, corpus, mine)
     check_mended(root, corpus, mine, tmp_path)
+
+
+# The calls of a push of two files and a conflict: the tree's lock, the reads, the lease, the copy.
+@pytest.mark.parametrize("call", [4, 8, 12, 15, 18, 20, *range(21, 28)])
+def test_push(call: int, corpus: Corpus, tmp_path: Path) -> None:
+    """Killed at the nth change of the disk, a push loses no edit and sends none over a newer version."""
+    root = tmp_path / "memory"
+    boot(corpus.uri, str(root), cache_dir=str(tmp_path / "cache"), state_dir=str(tmp_path / "state"))
+    mine = edit(root)
+    advance(corpus)
+    killed_at(call, "push", "--tree", str(root), "--corpus", corpus.uri)
+    check_pushed(root, corpus, mine, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_push_killed_at_random(seed: int, corpus: Corpus, tmp_path: Path) -> None:
+    """The same, killed from outside at a random moment; 1.2 s go by before the first commit."""
+    root = tmp_path / "memory"
+    boot(corpus.uri, str(root), cache_dir=str(tmp_path / "cache"), state_dir=str(tmp_path / "state"))
+    mine = edit(root)
+    advance(corpus)
+    killed_after(random.Random(seed).uniform(0.8, 2.2), "push", "--tree", str(root), "--corpus", corpus.uri)
+    check_pushed(root, corpus, mine, tmp_path)
+
+
+def check_pushed(root: Path, corpus: Corpus, mine: dict[str, bytes], tmp_path: Path) -> None:
+    """The edits are whole, here or there; the conflict is seen before it is settled; then everything goes."""
+    newest = corpus.read(["notes/d0/00.md"])["notes/d0/00.md"].data
+    found = tree_of(root)
+    assert {path: found[path] for path in mine} == mine
+    copies = {path: data for path, data in found.items() if ".conflict-" in path}
+    assert set(copies.values()) <= {newest}
+    assert Corpus.open(corpus.uri).read(["notes/d0/00.md"])["notes/d0/00.md"].data == newest
+    done = send(root, corpus, tmp_path)
+    assert [conflict.path for conflict in done.conflicts] == ["notes/d0/00.md"]
+    assert done.refused == ()
+    # A run that was killed before it settled the conflict finds it once more.
+    for _ in range(2):
+        for copy in root.rglob("*.conflict-*"):
+            copy.unlink()
+        done = send(root, corpus, tmp_path)
+    assert done.conflicts == ()
+    held = Corpus.open(corpus.uri).read(list(mine))
+    assert {path: file.data for path, file in held.items()} == mine
+    assert leftovers(root) == []
+    with Tree.open(str(root), str(tmp_path / "state")) as tree:
+        said = status(tree, corpus.uri)
+    assert (said.modified, said.new, said.deleted, said.conflicting) == ((), (), (), ())
+
+
+def send(root: Path, corpus: Corpus, tmp_path: Path) -> Pushed:
+    with Tree.open(str(root), str(tmp_path / "state")) as tree:
+        return push(Corpus.open(corpus.uri), tree)
+
+
+# After the set-up: about 7 calls a replaced file, 4 a conflict copy, 1 a removed file.
+@pytest.mark.parametrize(
+    "call",
+    [3, 10, 12, 14, 16, 40, 77, 84, 88, 96, 104, 107, 108, 109, 110],
+)
+def test_refresh_command(call: int, corpus: Corpus, tmp_path: Path) -> None:
+    """Killed at the nth change of the disk, a refresh leaves whole files and the user's, and the next one completes."""
+    root = tmp_path / "memory"
+    boot(corpus.uri, str(root), cache_dir=str(tmp_path / "cache"), state_dir=str(tmp_path / "state"))
+    mine = edit(root)
+    deleted = root / "notes/d2/05.md"
+    deleted.unlink()
+    advance(corpus)
+    gone = [f"notes/d{n % 3}/{n:02d}.md" for n in (7, 11, 13)]
+    with corpus.writing():
+        corpus.commit(delete=gone)
+    killed_at(call, "refresh", "--tree", str(root), "--corpus", corpus.uri)
+    copies = {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*.conflict-*")}
+    newest = {info.path: info.sha256 for info in corpus.files()}
+    assert {sha256(data) for data in copies.values()} <= {newest["notes/d0/00.md"]}
+    check_visible(root, corpus, mine | copies)
+    assert not deleted.exists()
+    with Tree.open(str(root), str(tmp_path / "state")) as tree:
+        done = refresh(Corpus.open(corpus.uri), tree)
+        said = status(tree, corpus.uri)
+    assert [conflict.path for conflict in done.conflicts] == ["notes/d0/00.md"]
+    (copy,) = root.rglob("*.conflict-*")
+    expected = {p: h for p, h in newest.items() if p not in mine and p != "notes/d2/05.md"}
+    others = {*mine, str(copy.relative_to(root))}
+    assert {p: sha256(data) for p, data in tree_of(root).items() if p not in others} == expected
+    assert {path: tree_of(root)[path] for path in mine} == mine
+    assert leftovers(root) == []
+    assert (said.deleted, said.stale) == (("notes/d2/05.md",), ())
+    assert {*said.modified, *said.new} == {"notes/d1/01.md", "notes/d2/own.md"}
+
+
+def test_every_step_is_reached(corpus: Corpus, tmp_path: Path) -> None:
+    """Push and refresh make more calls than the most that are tried above, or end well before them."""
+    root = tmp_path / "memory"
+    boot(corpus.uri, str(root), cache_dir=str(tmp_path / "cache"), state_dir=str(tmp_path / "state"))
+    edit(root)
+    advance(corpus)
+    assert killed_at(12, "push", "--tree", str(root), "--corpus", corpus.uri)
+    assert killed_at(70, "refresh", "--tree", str(root), "--corpus", corpus.uri)
+    assert not killed_at(100_000, "push", "--tree", str(root), "--corpus", corpus.uri)
+    assert not killed_at(100_000, "refresh", "--tree", str(root), "--corpus", corpus.uri)
 
 
 @pytest.mark.parametrize("seed", range(4))

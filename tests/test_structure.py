@@ -164,6 +164,10 @@ def test_boot_and_status_are_light(filled: Corpus, tmp_path: Path) -> None:
         assert loaded(command("boot", tree, "--corpus", filled.uri)) == set()
     assert loaded(command("boot", tree, "--print-index", "--corpus", filled.uri)) == set()
     assert loaded(command("status", "--tree", tree)) == set()
+    with open(f"{tree}/notes/deploy.md", "a") as handle:
+        handle.write("mine\n")
+    run = command("diff", "--tree", tree).replace("assert not end.code", "assert end.code == 1")
+    assert loaded(run) <= {"diskcache"}
     assert loaded(command("ls", "--local", "--tree", tree)) <= {"lancedb", "pyarrow", "numpy", "lance"}
 
 

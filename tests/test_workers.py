@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memfs import add as adding
-from memfs.corpus import rows, split, workers
+from memfs.corpus import records, rows, split, workers
 from memfs.corpus.embed import load
 from memfs.corpus.records import Document
 from memfs.corpus.schema import schema
@@ -47,7 +47,7 @@ def test_a_child_that_dies_is_a_clear_error() -> None:
 
 def test_a_large_add_through_children_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough batches to use children: every file is stored, in order, and adding again changes nothing."""
-    monkeypatch.setattr(adding, "BATCH_FILES", 10)
+    monkeypatch.setattr(records, "BATCH_FILES", 10)
     source = tmp_path / "source"
     source.mkdir()
     for n, document in enumerate(documents(75)):

@@ -8,6 +8,7 @@ Sources produce `Document`s; the table stores one row per passage; readers get
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import NamedTuple
@@ -21,8 +22,12 @@ __all__ = [
     "Passage",
     "Skipped",
     "StoredFile",
+    "batches",
     "nanoseconds",
 ]
+
+BATCH_BYTES = 4 << 20
+BATCH_FILES = 2_000
 
 MTIME_MAX = datetime(2250, 1, 1, tzinfo=timezone.utc)
 """From 2262 on, a time does not fit into 64 bits of nanoseconds, which file systems and the manifest count in."""
@@ -131,3 +136,17 @@ class Commit:
     passages: int
     """Rows written."""
     refused: tuple[Skipped, ...] = ()
+
+
+def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Yield the documents in lists of at most some 4 MB, in order: one at a time is prepared and committed."""
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += document.size
+        if size >= BATCH_BYTES or len(batch) >= BATCH_FILES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

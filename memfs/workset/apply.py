@@ -53,6 +53,7 @@ def apply(plan: Plan, tree: Tree, contents: Mapping[str, bytes]) -> Applied:
     finally:
         known = [_known(step, before.get(step.wanted.path), now) for step in known_steps]
         _settle(tree.manifest, before, steps, [*settled, *known])
+        _hear(tree.manifest, plan.having(Action.CONFLICT))
     return Applied(len(settled), sum(f.size for f in settled), tuple(kept), tuple(refused))
 
 
@@ -64,10 +65,8 @@ def _verify(wanted: Wanted, data: bytes) -> None:
 
 
 def _announce(tree: Tree, steps: tuple[Step, ...], known_steps: tuple[Step, ...], now: int) -> dict[str, Laid]:
-    """Write the pending rows and sweep what a killed run left; return the rows as they were."""
+    """Write the pending rows; return the rows as they were."""
     before = tree.manifest.some(step.wanted.path for step in (*steps, *known_steps))
-    # The root too: the tree's mark is written before there is a manifest.
-    tree.sweep({"", *(path.rpartition("/")[0] for path in tree.manifest.pending())})
     coming = []
     for step in steps:
         old = before.get(step.wanted.path)
@@ -126,7 +125,17 @@ def _laid(wanted: Wanted, now: int, seen: Seen | None) -> Laid:
 def _known(step: Step, old: Laid | None, now: int) -> Laid:
     """The row of a file that was here already: why it came first stays, a pin is added."""
     fresh = _laid(step.wanted, now, step.seen)
-    return fresh if old is None else fresh._replace(why=old.why, pinned=old.pinned or fresh.pinned)
+    if old is None:
+        return fresh
+    return fresh._replace(why=old.why, pinned=old.pinned or fresh.pinned, version=max(old.version, fresh.version))
+
+
+def _hear(manifest: Manifest, conflicts: tuple[Step, ...]) -> None:
+    """Remember that the corpus has another version of these edited files: `status` says so without asking again."""
+    if conflicts:
+        with manifest.writing():
+            for step in conflicts:
+                manifest.hear([(step.wanted.path, step.wanted.sha256)], step.wanted.version)
 
 
 def _settle(manifest: Manifest, before: Mapping[str, Laid], steps: tuple[Step, ...], rows: list[Laid]) -> None:

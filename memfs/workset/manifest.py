@@ -7,6 +7,10 @@ the pending ones, knows both, and takes neither for an edit.
 
 A file is *clean* when its bytes are those recorded; any other file in the tree is
 the user's, and memfs never overwrites, evicts or deletes it.
+
+Three small tables beside it (since format 2): what the corpus was last heard to hold
+at a laid path (`heard`), which files are the corpus's side of a conflict (`copies`),
+and which are session files that went to the corpus as transcripts (`imported`).
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from typing import Any, NamedTuple
 
 from memfs.errors import CorruptError, DiskError
 
-__all__ = ["Laid", "Manifest", "Seen"]
+__all__ = ["Copy", "Imported", "Laid", "Manifest", "Seen"]
 
-FORMAT = 1
+FORMAT = 2
 BUSY_TIMEOUT_S = 30
 
 _TABLES = """
@@ -39,6 +43,16 @@ CREATE TABLE IF NOT EXISTS files (
     mtime_ns INTEGER,
     ctime_ns INTEGER,
     pending TEXT
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS heard (
+    path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, version INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS copies (
+    copy TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS imported (
+    path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, size INTEGER NOT NULL,
+    inode INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
 _COLUMNS = "path, sha256, size, version, why, pinned, generated, used, inode, mtime_ns, ctime_ns, pending"
@@ -62,7 +76,7 @@ class Laid(NamedTuple):
     version: int
     """The corpus version that it was read from."""
     why: str
-    """`boot`, `fetch: <question>` or `get`."""
+    """`boot`, `fetch: <question>`, `get` or `push`."""
     pinned: bool = False
     generated: bool = False
     """Made by memfs for the tree (an index); no file of the corpus."""
@@ -70,6 +84,25 @@ class Laid(NamedTuple):
     """Last use, seconds since the epoch."""
     seen: Seen | None = None
     pending: str | None = None
+
+
+class Copy(NamedTuple):
+    """A file that holds the corpus's side of a conflict, beside the one that was edited."""
+
+    copy: str
+    """Its own path."""
+    path: str
+    """Of the edited file."""
+    sha256: str
+    """As it was laid."""
+
+
+class Imported(NamedTuple):
+    """A session file of the user's that went to the corpus as transcripts; it is no file of the corpus itself."""
+
+    path: str
+    sha256: str
+    seen: Seen
 
 
 class Manifest:
@@ -83,7 +116,8 @@ class Manifest:
             self._db = sqlite3.connect(self.file, timeout=BUSY_TIMEOUT_S, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
-            if self.meta("format") is None:
+            if int(self.meta("format") or 0) < FORMAT:
+                # New, or of format 1, which lacks the small tables only.
                 self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
                 self.set_meta("format", str(FORMAT))
         except OSError as error:
@@ -165,7 +199,50 @@ class Manifest:
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop the rows of `paths`; the files on disk are not touched."""
-        self._db.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in paths))
+        gone = [(path,) for path in paths]
+        self._db.executemany("DELETE FROM files WHERE path = ?", gone)
+        self._db.executemany("DELETE FROM heard WHERE path = ?", gone)
+
+    def hear(self, found: Iterable[tuple[str, str]], version: int) -> None:
+        """Note what the corpus holds at (path, sha256) at `version`; sha256 is "" where the file is gone.
+
+        Of two versions the newer is kept.
+        """
+        self._db.executemany(
+            "INSERT INTO heard VALUES (?,?,?) ON CONFLICT(path) DO UPDATE "
+            "SET sha256 = excluded.sha256, version = excluded.version WHERE excluded.version >= version",
+            ((path, sha256, version) for path, sha256 in found),
+        )
+
+    def stale(self) -> dict[str, str]:
+        """Return by path the sha256 that the corpus is known to hold where it is not what was laid; "" if gone."""
+        rows = self._db.execute(
+            "SELECT heard.path, heard.sha256 FROM heard JOIN files USING (path) "
+            "WHERE heard.sha256 != files.sha256 AND heard.version > files.version ORDER BY heard.path"
+        )
+        return dict(rows.fetchall())
+
+    def copies(self) -> dict[str, Copy]:
+        """Return the conflict copies that were laid, by their own path; they may be on disk no longer."""
+        return {row[0]: Copy(*row) for row in self._db.execute("SELECT copy, path, sha256 FROM copies ORDER BY copy")}
+
+    def record_copy(self, copy: Copy) -> None:
+        """Note that a file is a conflict copy."""
+        self._db.execute("INSERT OR REPLACE INTO copies VALUES (?,?,?)", copy)
+
+    def forget_copies(self, copies: Iterable[str]) -> None:
+        """Drop the rows of these conflict copies; the files are not touched."""
+        self._db.executemany("DELETE FROM copies WHERE copy = ?", ((copy,) for copy in copies))
+
+    def imported(self) -> dict[str, Imported]:
+        """Return the session files that went to the corpus, by path."""
+        rows = self._db.execute("SELECT path, sha256, inode, size, mtime_ns, ctime_ns FROM imported")
+        return {path: Imported(path, sha256, Seen(*seen)) for path, sha256, *seen in rows}
+
+    def record_imported(self, files: Iterable[Imported]) -> None:
+        """Note that these session files went to the corpus."""
+        values = ((f.path, f.sha256, f.seen.size, f.seen.inode, f.seen.mtime_ns, f.seen.ctime_ns) for f in files)
+        self._db.executemany("INSERT OR REPLACE INTO imported VALUES (?,?,?,?,?,?)", values)
 
 
 def _laid(row: Any) -> Laid:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -11,7 +11,9 @@ from memfs.errors import PathError
 from memfs.workset.manifest import Laid, Seen
 from memfs.workset.tree import Tree
 
-__all__ = ["Action", "Plan", "Step", "Wanted", "diff", "is_clean"]
+__all__ = ["Action", "Plan", "Step", "Wanted", "diff", "is_clean", "name_fault"]
+
+PART_BYTES = 64 << 20
 
 
 class Action(str, Enum):
@@ -68,11 +70,27 @@ class Plan(NamedTuple):
         """Return the files whose bytes the plan writes."""
         return tuple(step.wanted for step in self.having(Action.WRITE, Action.REPLACE))
 
+    def without(self, paths: Collection[str]) -> Plan:
+        """Return the plan without the steps for `paths`."""
+        return Plan(tuple(step for step in self.steps if step.wanted.path not in paths))
+
+    def parts(self, bytes_max: int = PART_BYTES) -> Iterator[Plan]:
+        """Yield the plan cut up, so that the bytes of one part fit in memory; at least one part."""
+        steps: list[Step] = []
+        size = 0
+        for step in self.steps:
+            steps.append(step)
+            size += step.wanted.size
+            if size >= bytes_max:
+                yield Plan(tuple(steps))
+                steps, size = [], 0
+        yield Plan(tuple(steps))
+
 
 def diff(wanted: Iterable[Wanted], tree: Tree | None) -> Plan:
     """Compare what should be in the tree with the manifest and the disk. `tree` is None for a folder not made yet."""
     unique = {w.path: w for w in wanted}
-    refused = {path: reason for path in unique if (reason := _gate(path))}
+    refused = {path: reason for path in unique if (reason := name_fault(path))}
     refused |= _collisions([path for path in unique if path not in refused])
     laid = {} if tree is None else tree.manifest.some(path for path in unique if path not in refused)
     return Plan(tuple(_step(unique[path], laid.get(path), tree, refused.get(path)) for path in sorted(unique)))
@@ -107,7 +125,8 @@ def is_clean(tree: Tree, laid: Laid, found: Seen) -> bool:
     return tree.sha256(laid.path) in (laid.sha256, laid.pending)
 
 
-def _gate(path: str) -> str:
+def name_fault(path: str) -> str:
+    """Return why memory/ cannot hold a file of this name on every system, "" if it can."""
     try:
         return "" if paths.check(path) == path else "is not in Unicode NFC"
     except PathError as error:

@@ -26,6 +26,8 @@ _ID = re.compile(r"^[0-9a-f]{16}$")
 _LINE = re.compile(r'^(corpus|state)\s*=\s*"((?:[^"\\]|\\.)*)"\s*$', re.M)
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CHUNK_BYTES = 1 << 20
+READ_TRIES = 3
+A_FOLDER = "a folder lies there"
 
 
 def read_mark(root: str) -> tuple[str, str] | None:
@@ -81,6 +83,7 @@ class Tree:
                 tree = cls(root, manifest, fd, lock_fd)
                 if mark is None or manifest.meta("root") != os.path.realpath(root):
                     manifest.set_meta("root", os.path.realpath(root))
+                tree._sweep()
                 if mark is None:
                     tree._write_mark(corpus or read_mark(root)[0], state)  # type: ignore[index]
                 try:
@@ -147,10 +150,10 @@ class Tree:
         except NotADirectoryError:
             return "a file or a symlink is in the way of its folder"
         if stat.S_ISREG(status.st_mode):
-            return Seen(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            return _seen(status)
         if stat.S_ISLNK(status.st_mode):
             return "a symlink lies there"
-        return "a folder lies there" if stat.S_ISDIR(status.st_mode) else "a special file lies there"
+        return A_FOLDER if stat.S_ISDIR(status.st_mode) else "a special file lies there"
 
     def sha256(self, path: str) -> str:
         """Hash the plain file at `path`."""
@@ -161,6 +164,29 @@ class Tree:
             while chunk := handle.read(CHUNK_BYTES):
                 digest.update(chunk)
         return digest.hexdigest()
+
+    def read(self, path: str, bytes_max: int) -> tuple[bytes, Seen]:
+        """Return the bytes of the plain file at `path` and what it was while they were read.
+
+        A file that changes while it is read is read again, a few times.
+
+        Raises:
+            OSError: it cannot be read, is no plain file, is larger than `bytes_max`, or does not keep still.
+        """
+        parent, _, name = path.rpartition("/")
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        for _ in range(READ_TRIES):
+            with open(os.open(name, flags, dir_fd=self.folder(parent)), "rb") as handle:
+                before = os.fstat(handle.fileno())
+                if not stat.S_ISREG(before.st_mode):
+                    raise OSError(errno.EINVAL, "is no plain file", path)
+                if before.st_size > bytes_max:
+                    raise OSError(errno.EFBIG, f"is larger than {bytes_max >> 20} MiB", path)
+                data = handle.read(bytes_max + 1)
+                after = os.fstat(handle.fileno())
+            if _seen(before) == _seen(after) and len(data) == after.st_size:
+                return data, _seen(after)
+        raise OSError(errno.EBUSY, "is being written to", path)
 
     def write(self, folder: str, name: str, data: bytes, mtime_ns: int | None, *, mode: int = 0o666) -> Seen:
         """Put a whole new file `folder/name` in place; an existing one is never overwritten.
@@ -222,35 +248,57 @@ class Tree:
             raise FileExistsError(errno.EEXIST, "changed while memfs was removing it", path)
         os.unlink(name, dir_fd=self.folder(parent))
 
-    def sweep(self, folders: set[str]) -> None:
-        """Delete temporary files that a killed run left in `folders`."""
-        for path in folders:
+    def prune(self, folder: str) -> None:
+        """Delete `folder` and those above it that are empty; a top folder (`notes`) stays."""
+        while "/" in folder:
+            parent, _, name = folder.rpartition("/")
             try:
-                fd = self.folder(path)
+                os.rmdir(name, dir_fd=self.folder(parent))
             except OSError:
-                continue
-            for name in os.listdir(fd):
-                if _TEMPORARY.fullmatch(name):
-                    _unlink(name, fd)
+                return
+            known = self._folders.pop(folder, None)
+            if known is not None:
+                os.close(known)
+            folder = parent
+
+    def _sweep(self) -> None:
+        """Delete temporary files that a killed run left. Before anything is looked at: some are links to laid files."""
+        announced = (*self.manifest.pending(), *self.manifest.copies())
+        # The root too: the tree's mark is written before there is a manifest.
+        for path in {"", *(path.rpartition("/")[0] for path in announced)}:
+            with suppress(OSError):
+                fd = self.folder(path)
+                for name in os.listdir(fd):
+                    if _TEMPORARY.fullmatch(name):
+                        _unlink(name, fd)
 
     def files(self) -> Iterator[tuple[str, Seen]]:
         """Yield (path, what is seen) of every plain file, memfs's own left out; symlinks are not followed."""
+        yield from ((path, found) for path, found in self.entries() if isinstance(found, Seen))
+
+    def entries(self) -> Iterator[tuple[str, Seen | str]]:
+        """As `files`, and for whatever else lies there but folders: why it cannot be read."""
         yield from self._walk("")
 
-    def _walk(self, folder: str) -> Iterator[tuple[str, Seen]]:
+    def _walk(self, folder: str) -> Iterator[tuple[str, Seen | str]]:
         try:
             names = sorted(os.listdir(self.folder(folder)))
-        except OSError:
+        except OSError as error:
+            yield folder, f"the folder cannot be listed: {error.strerror}"
             return
         for name in names:
             path = f"{folder}/{name}" if folder else name
             if path == MARK or _TEMPORARY.fullmatch(name):
                 continue
             found = self.look(path)
-            if isinstance(found, Seen):
-                yield path, found
-            elif found == "a folder lies there":
+            if found == A_FOLDER:
                 yield from self._walk(path)
+            elif found is not None:
+                yield path, found
+
+
+def _seen(status: os.stat_result) -> Seen:
+    return Seen(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _link_new(temporary: str, name: str, fd: int) -> None:
