@@ -6,7 +6,7 @@ Needs neither lancedb nor pyarrow unless a larger map than the published one is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from memfs.corpus import bootset
@@ -23,15 +23,18 @@ from memfs.errors import (
     UnreachableError,
 )
 from memfs.workset.cache import BootCopy, HostCache
+from memfs.workset.space import NO_LIMITS, Limits
 
 if TYPE_CHECKING:
     from memfs.workset.plan import Plan, Step, Wanted
+    from memfs.workset.room import Going
     from memfs.workset.tree import Tree
 
 __all__ = ["Receipt", "boot"]
 
 TABLE = "passages"
 BUDGET_REASON = "over the budget that was asked for"
+NO_ROOM_REASON = "no room below --max-size; memfs evict, or a larger one, makes some"
 
 
 class Receipt(NamedTuple):
@@ -53,6 +56,8 @@ class Receipt(NamedTuple):
     kept: tuple[Step, ...]
     """Local files that the map would have replaced: yours are kept."""
     refused: tuple[Step, ...]
+    evicted: tuple[Going, ...]
+    """What went to make room for the map: fetched before, and used longest ago."""
     offline: bool
     """True when the store did not answer and the host's cache was used."""
     from_cache: bool
@@ -75,12 +80,15 @@ def boot(
     cache_dir: str,
     state_dir: str,
     budget_bytes: int | None = None,
+    limits: Limits = NO_LIMITS,
     dry_run: bool = False,
     rebuild: bool = False,
 ) -> Receipt:
     """Lay the initial map of `corpus` into the folder `tree`; over an earlier boot it is a refresh.
 
     Local edits are kept. With no `budget_bytes`, the map is as large as it was published.
+    A `limits.max_bytes` becomes the tree's own: later commands keep to it. The map is pinned,
+    and still goes no further than that limit, what is wanted most first.
 
     Raises:
         UnreachableError: the store did not answer, and this host has no copy of the map.
@@ -88,7 +96,8 @@ def boot(
     """
     location = parse(corpus)
     # The modules that write the tree are loaded while the map is on its way.
-    found = _find_map(location, HostCache(cache_dir), budget_bytes, rebuild, dry_run)
+    cache = HostCache(cache_dir, min_free_bytes=limits.min_free_bytes)
+    found = _find_map(location, cache, budget_bytes, rebuild, dry_run)
     chosen, left_out = _within(found.boot_set, budget_bytes)
     from memfs.workset.apply import apply
     from memfs.workset.plan import Action, diff
@@ -96,17 +105,23 @@ def boot(
 
     wanted = list(_wanted(chosen, found.boot_set.corpus_version))
     if dry_run:
-        plan = _dry_plan(wanted, tree, state_dir)
-        written, kept, refused = 0, plan.having(Action.EDITED, Action.CONFLICT), plan.having(Action.REFUSED)
+        plan = _dry_plan(wanted, tree, state_dir, limits)
+        kept, refused = plan.having(Action.EDITED, Action.CONFLICT), plan.having(Action.REFUSED, Action.NO_ROOM)
+        written, evicted = 0, plan.evict
     else:
-        with Tree.open(tree, state_dir, corpus=location.uri) as opened:
+        with Tree.open(tree, state_dir, corpus=location.uri, limits=limits) as opened:
+            with opened.manifest.writing():
+                opened.keep_limit()
+                opened.manifest.unpin_older_maps(found.boot_set.corpus_version)
             plan = diff(wanted, opened)
             done = apply(plan, opened, {file.path: file.data for file in chosen})
-            written, kept, refused = done.written, done.kept, done.refused
+            written, kept, refused, evicted = done.written, done.kept, done.refused, done.evicted
             with opened.manifest.writing():
                 _remember(opened, found)
     away = {step.wanted.path for step in refused}
     here = [file for file in chosen if file.path not in away and not file.generated]
+    no_room = [step.wanted for step in refused if step.action is Action.NO_ROOM]
+    left_out = (*left_out, *_counted(((w.path, w.size) for w in no_room if not w.generated), NO_ROOM_REASON))
     return Receipt(
         corpus=location.uri,
         corpus_version=found.boot_set.corpus_version,
@@ -119,7 +134,8 @@ def boot(
         total_bytes=found.boot_set.total_bytes,
         left_out=left_out,
         kept=kept,
-        refused=refused,
+        refused=tuple(step for step in refused if step.action is not Action.NO_ROOM),
+        evicted=evicted,
         offline=found.offline,
         from_cache=found.from_cache,
         dry_run=dry_run,
@@ -243,22 +259,30 @@ def _within(boot_set: BootSet, budget_bytes: int | None) -> tuple[list[BootFile]
     if budget_bytes is None:
         return list(boot_set.files), boot_set.left_out
     chosen: list[BootFile] = []
-    dropped: dict[str, list[int]] = {}
+    dropped: list[tuple[str, int]] = []
     room = budget_bytes
     for file in boot_set.files:
         if len(file.data) <= room:
             chosen.append(file)
             room -= len(file.data)
         else:
-            dropped.setdefault(file.path.split("/", 1)[0], []).append(len(file.data))
-    more = (LeftOut(name, len(sizes), sum(sizes), BUDGET_REASON) for name, sizes in dropped.items())
-    return chosen, (*boot_set.left_out, *more)
+            dropped.append((file.path, len(file.data)))
+    return chosen, (*boot_set.left_out, *_counted(dropped, BUDGET_REASON))
+
+
+def _counted(files: Iterable[tuple[str, int]], reason: str) -> Iterator[LeftOut]:
+    """Count files (path, bytes) by their top folder."""
+    sizes: dict[str, list[int]] = {}
+    for path, size in files:
+        sizes.setdefault(path.split("/", 1)[0], []).append(size)
+    yield from (LeftOut(name, len(each), sum(each), reason) for name, each in sizes.items())
 
 
 def _wanted(files: list[BootFile], version: int) -> Iterator[Wanted]:
+    from memfs.workset.manifest import Pin
     from memfs.workset.plan import Wanted
 
-    for file in files:
+    for rank, file in enumerate(files):
         yield Wanted(
             path=file.path,
             sha256=file.sha256,
@@ -266,18 +290,19 @@ def _wanted(files: list[BootFile], version: int) -> Iterator[Wanted]:
             mtime_ns=file.mtime_us * 1_000,
             version=version,
             why="boot",
-            pinned=True,
+            pinned=Pin.MAP,
             generated=file.generated,
+            rank=rank,
         )
 
 
-def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str) -> Plan:
+def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str, limits: Limits) -> Plan:
     from memfs.workset.plan import diff
     from memfs.workset.tree import Tree, read_mark
 
     if read_mark(tree) is None:
-        return diff(wanted, None)
-    with Tree.open(tree, state_dir) as opened:
+        return diff(wanted, None, limits)
+    with Tree.open(tree, state_dir, limits=limits) as opened:
         return diff(wanted, opened)
 
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memfs import paths
-from memfs.corpus.records import FileInfo, nanoseconds
 from memfs.corpus.table import Corpus
-from memfs.errors import InputError, NotFoundError
-from memfs.workset.apply import Applied, apply
+from memfs.workset import named
+from memfs.workset.apply import Applied
 from memfs.workset.cache import HostCache
-from memfs.workset.gather import gather
-from memfs.workset.plan import Plan, Wanted, diff
+from memfs.workset.plan import Plan
 from memfs.workset.tree import Tree
 
 __all__ = ["get"]
-
-BATCH_BYTES = 64 << 20
 
 
 def get(
@@ -29,50 +24,5 @@ def get(
     Raises:
         NotFoundError: a name is neither a file nor a folder of the corpus; nothing is written then.
     """
-    if not names:
-        raise InputError("no name is given", hint="memfs get notes/today.md, or a folder: memfs get notes/")
-    infos = _resolve(corpus, names)
-    plan = diff((_wanted(info, corpus.version) for info in infos.values()), tree)
-    done = Applied(0, 0, (), ())
-    if tree is not None and not dry_run:
-        for part in _parts(plan):
-            contents = gather(corpus, ((w.path, w.sha256) for w in part.needed()), cache)
-            done = _sum(done, apply(part, tree, contents))
-    return plan, done
-
-
-def _resolve(corpus: Corpus, names: Sequence[str]) -> dict[str, FileInfo]:
-    cleaned = [paths.prefix(name) for name in names]
-    exact = corpus.find([name.rstrip("/") for name in cleaned if name])
-    infos: dict[str, FileInfo] = {}
-    for asked, folder in zip(names, cleaned, strict=True):
-        if folder.rstrip("/") in exact and not asked.endswith("/"):
-            infos[folder.rstrip("/")] = exact[folder.rstrip("/")]
-            continue
-        below = {info.path: info for info in corpus.files(folder)}
-        if not below:
-            raise NotFoundError(f"{asked}: no such file or folder in the corpus", hint="look with: memfs ls --remote")
-        infos |= below
-    return infos
-
-
-def _wanted(info: FileInfo, version: int) -> Wanted:
-    return Wanted(info.path, info.sha256, info.size, nanoseconds(info.mtime), version, "get")
-
-
-def _parts(plan: Plan) -> list[Plan]:
-    """Cut a plan so that the bytes of one part fit in memory."""
-    parts, steps, size = [], [], 0
-    for step in plan.steps:
-        steps.append(step)
-        size += step.wanted.size
-        if size >= BATCH_BYTES:
-            parts.append(Plan(tuple(steps)))
-            steps, size = [], 0
-    return [*parts, Plan(tuple(steps))]
-
-
-def _sum(one: Applied, two: Applied) -> Applied:
-    return Applied(
-        one.written + two.written, one.bytes_written + two.bytes_written, one.kept + two.kept, one.refused + two.refused
-    )
+    infos = named.stored(corpus, names)
+    return named.lay(corpus, infos.values(), tree, cache, why="get", dry_run=dry_run)

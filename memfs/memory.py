@@ -13,6 +13,7 @@ from memfs.config import Config, load
 from memfs.corpus.location import parse
 from memfs.corpus.records import Commit, Document, FileInfo
 from memfs.workset.cache import HostCache
+from memfs.workset.space import Limits
 
 if TYPE_CHECKING:
     from memfs.add import Added
@@ -46,7 +47,10 @@ class Memory:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._cache = HostCache(config.cache_dir)
+        self._cache = HostCache(
+            config.cache_dir, max_bytes=config.cache_max_bytes, min_free_bytes=config.min_free_bytes
+        )
+        self._limits = Limits(config.max_bytes, config.min_free_bytes)
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -73,6 +77,7 @@ class Memory:
             cache_dir=self.config.cache_dir,
             state_dir=self.config.state_dir,
             budget_bytes=budget_bytes,
+            limits=self._limits,
         )
 
     def recall(
@@ -100,7 +105,7 @@ class Memory:
 
         self.refresh()
         root = directory or self.config.tree
-        with Tree.open(root, self.config.state_dir, corpus=self.corpus.uri) as tree:
+        with Tree.open(root, self.config.state_dir, corpus=self.corpus.uri, limits=self._limits) as tree:
             return fetch(
                 self.corpus, question, tree=tree, cache=self._cache, k=k,
                 budget_tokens=budget_tokens, scope=_scope(under, since, until),

@@ -9,22 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 from memfs.corpus.bootset import NOT_INDEXED, BootSet
 from memfs.workset.plan import Action, Plan, Step
+from memfs.workset.room import Going
 
 if TYPE_CHECKING:
     from memfs.add import Added
     from memfs.boot import Receipt
     from memfs.corpus.records import Skipped
+    from memfs.doctor import Checkup
+    from memfs.evict import Evicted
     from memfs.fetch import Answer, LaidFile
     from memfs.ls import Listed
+    from memfs.pin import Pinned
     from memfs.status import Status
     from memfs.workset.apply import Applied
 
 __all__ = [
     "added_text",
     "answer_text",
+    "checkup_text",
+    "evicted_text",
     "got_text",
     "jsonable",
     "listed_text",
+    "pinned_text",
     "receipt_text",
     "size_text",
     "status_text",
@@ -39,6 +46,8 @@ def jsonable(value: Any) -> Any:
     """Return a dataclass, or a collection of them, as JSON values: times as ISO 8601 UTC, boot sets left out."""
     if isinstance(value, Step):
         return {"path": value.wanted.path, "action": value.action.value, "reason": value.reason}
+    if isinstance(value, Going):
+        return value.path
     names = _field_names(value)
     if names:
         found = {n: jsonable(item) for n in names if not isinstance(item := getattr(value, n), BootSet)}
@@ -96,6 +105,7 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
             yield f"left out: {left.files:,} files of {left.surface}/, {size_text(left.bytes)}: {left.reason}"
     yield from steps_text("kept", receipt.kept)
     yield from steps_text("refused", receipt.refused)
+    yield from going_text(receipt.evicted, receipt.dry_run)
     if receipt.files_here < receipt.total_files:
         yield 'what is not here: memfs fetch "question", memfs ls --remote, memfs get PATH'
 
@@ -103,6 +113,14 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
 def steps_text(title: str, steps: Sequence[Step]) -> Iterator[str]:
     """Yield a line a step, the rest counted."""
     yield from _some(f"{title}: {step.wanted.path}: {step.reason}" for step in steps)
+
+
+def going_text(evicted: Sequence[Going], dry_run: bool) -> Iterator[str]:
+    """Yield what went to make room, the rest counted."""
+    if evicted:
+        word = "would evict" if dry_run else "evicted"
+        yield f"{word} to make room: {len(evicted):,} files, {size_text(sum(going.size for going in evicted))}"
+        yield from _some(f"  {going.path}" for going in evicted)
 
 
 def _some(lines: Iterable[str], most: int = LINES_MAX) -> Iterator[str]:
@@ -162,6 +180,7 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
         yield f"\nbeyond the token budget: {', '.join(e.citation for e in rest[:LINES_MAX])}"
     yield "\nfiles:"
     yield from (f"  {_file_line(file, answer.dry_run)}" for file in answer.files)
+    yield from going_text(answer.evicted, answer.dry_run)
     yield _coverage_line(answer)
 
 
@@ -198,7 +217,70 @@ def got_text(plan: Plan, done: Applied, dry_run: bool) -> str:
     word = "would write" if dry_run else "wrote"
     first = f"{word} {count:,} files, {size_text(size)}; {len(plan.steps) - len(needed):,} were here or kept"
     kept = steps_text("kept", plan.having(Action.EDITED, Action.CONFLICT))
-    return "\n".join([first, *kept, *steps_text("refused", plan.having(Action.REFUSED))])
+    refused = steps_text("refused", plan.having(Action.REFUSED))
+    no_room = steps_text("not laid", plan.having(Action.NO_ROOM))
+    evicted = going_text(plan.evict if dry_run else done.evicted, dry_run)
+    return "\n".join([first, *kept, *refused, *no_room, *evicted])
+
+
+def pinned_text(pinned: Pinned, word: str) -> str:
+    """Return what a pin or an unpin did, or would do."""
+    return "\n".join(_pinned_lines(pinned, word))
+
+
+def _pinned_lines(pinned: Pinned, word: str) -> Iterator[str]:
+    did = f"would {word}" if pinned.dry_run else f"{word}ned"
+    before = f"; {len(pinned.unchanged):,} were so before" if pinned.unchanged else ""
+    laid = f", {len(pinned.laid):,} of them laid first" if pinned.laid else ""
+    yield f"{did} {len(pinned.changed):,} files{laid}{before}"
+    yield from _some(f"  {path}" for path in pinned.changed)
+    yield from _some(f"not pinned: {step.wanted.path}: {step.reason}" for step in pinned.not_pinned)
+    if pinned.evicted:
+        yield f"{'would evict' if pinned.dry_run else 'evicted'} to make room:"
+        yield from _some(f"  {path}" for path in pinned.evicted)
+    now = "pinned now" if pinned.dry_run else "pinned here"
+    yield f"{now}: {pinned.pinned_files:,} files, {size_text(pinned.pinned_bytes)}"
+
+
+def evicted_text(evicted: Evicted) -> str:
+    """Return what an evict did, or would do."""
+    return "\n".join(_evicted_lines(evicted))
+
+
+def _evicted_lines(evicted: Evicted) -> Iterator[str]:
+    did = "would evict" if evicted.dry_run else "evicted"
+    left = "would be left" if evicted.dry_run else "are here"
+    yield (
+        f"{did} {len(evicted.evicted):,} files, {evicted.bytes_freed:,} bytes; "
+        f"{evicted.files_here:,} files, {evicted.bytes_here:,} bytes {left}"
+    )
+    yield from _some(f"  {path}" for path in evicted.evicted)
+    if evicted.to_bytes is not None and evicted.bytes_here > evicted.to_bytes:
+        yield f"still {evicted.bytes_here - evicted.to_bytes:,} bytes over: what is left is pinned or yours"
+    yield from _some(f"kept: {kept.path}: {kept.reason}" for kept in evicted.kept)
+    if evicted.evicted and not evicted.dry_run:
+        yield "they come back with memfs get or fetch, as the corpus has them then"
+
+
+def checkup_text(checkup: Checkup) -> str:
+    """Return the findings, the problems last, and what to do about them."""
+    return "\n".join(_checkup_lines(checkup))
+
+
+def _checkup_lines(checkup: Checkup) -> Iterator[str]:
+    for finding in sorted(checkup.findings, key=lambda f: f.severity == "problem" and not f.fixed):
+        mark = "fixed" if finding.fixed else finding.severity
+        yield f"{mark:<8}{finding.where}: {finding.what}"
+        if finding.repair and not finding.fixed:
+            yield f"        {finding.repair}"
+    left = sum(f.severity == "problem" and not f.fixed for f in checkup.findings)
+    fixable = sum(f.fixable and not f.fixed for f in checkup.findings)
+    fixed = sum(f.fixed for f in checkup.findings)
+    yield (
+        f"{left:,} problems"
+        + (f", {fixed:,} fixed" if fixed else "")
+        + (f"; memfs doctor --fix would mend {fixable:,} of these findings" if fixable and not checkup.fix else "")
+    )
 
 
 def status_text(status: Status) -> str:

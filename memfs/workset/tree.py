@@ -12,20 +12,27 @@ import hashlib
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from memfs.errors import ConfigError, DiskError, NotFoundError
-from memfs.workset.manifest import Manifest, Seen
+from memfs.workset.manifest import Laid, Manifest, Seen
+from memfs.workset.space import NO_LIMITS, Limits, Space, space
 
-__all__ = ["MARK", "Tree", "read_mark"]
+__all__ = ["MARK", "MAX_BYTES", "Tree", "is_temporary", "read_mark"]
 
 MARK = ".memfs.toml"
+A_FOLDER = "a folder lies there"
 _TEMPORARY = re.compile(r"\.memfs-[0-9a-f]{12}\.tmp(\.old\.tmp)?")
 _ID = re.compile(r"^[0-9a-f]{16}$")
 _LINE = re.compile(r'^(corpus|state)\s*=\s*"((?:[^"\\]|\\.)*)"\s*$', re.M)
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CHUNK_BYTES = 1 << 20
+NO_ATIME = getattr(os, "O_NOATIME", 0)
+"""Our own hashing is no use of a file."""
+MAX_BYTES = "max_bytes"
+"""The manifest's name for the limit that the last boot was given."""
 
 
 def read_mark(root: str) -> tuple[str, str] | None:
@@ -48,14 +55,16 @@ def read_mark(root: str) -> tuple[str, str] | None:
 class Tree:
     """A materialised tree that is open: `root` is locked against other memfs commands until `close`."""
 
-    def __init__(self, root: str, manifest: Manifest, fd: int, lock_fd: int) -> None:
-        self.root, self.manifest = root, manifest
+    def __init__(self, root: str, manifest: Manifest, fd: int, lock_fd: int, limits: Limits) -> None:
+        self.root, self.manifest, self.limits = root, manifest, limits
         self._fd, self._lock_fd = fd, lock_fd
         self._folders: dict[str, int] = {}
 
     @classmethod
     @contextmanager
-    def open(cls, root: str, state_dir: str, *, corpus: str | None = None) -> Iterator[Tree]:
+    def open(
+        cls, root: str, state_dir: str, *, corpus: str | None = None, limits: Limits = NO_LIMITS
+    ) -> Iterator[Tree]:
         """Open the tree at `root`; with `corpus`, make it one if it is not.
 
         Raises:
@@ -78,7 +87,7 @@ class Tree:
                 folder, mark = os.path.join(state_dir, "trees", state), None
             with Manifest(folder) as manifest:
                 lock_fd = _lock(os.path.join(folder, "lock"))
-                tree = cls(root, manifest, fd, lock_fd)
+                tree = cls(root, manifest, fd, lock_fd, limits)
                 if mark is None or manifest.meta("root") != os.path.realpath(root):
                     manifest.set_meta("root", os.path.realpath(root))
                 if mark is None:
@@ -99,6 +108,25 @@ class Tree:
         if isinstance(found, str):
             raise ConfigError(f"{self.root}/{MARK}: {found}", hint="remove it, and run memfs boot again")
         self._place("", MARK, text.encode(), None, expected=found, mode=0o644)
+
+    # -- room ----------------------------------------------------------------------
+
+    @property
+    def max_bytes(self) -> int | None:
+        """How much may lie in the tree: as it was set for this command, or for the last boot; None for no limit."""
+        if self.limits.max_bytes is not None:
+            return self.limits.max_bytes
+        kept = self.manifest.meta(MAX_BYTES)
+        return int(kept) if kept else None
+
+    def keep_limit(self) -> None:
+        """Make the limit that was set for this command the tree's own, for the commands that set none."""
+        if self.limits.max_bytes is not None:
+            self.manifest.set_meta(MAX_BYTES, str(self.limits.max_bytes))
+
+    def space(self) -> Space:
+        """Ask the tree's disk what it has free."""
+        return space(self._fd, self.limits.min_free_bytes)
 
     # -- safe access ---------------------------------------------------------------
 
@@ -137,11 +165,14 @@ class Tree:
             os.close(fd)
         self._folders.clear()
 
+    def _lstat(self, path: str) -> os.stat_result:
+        parent, _, name = path.rpartition("/")
+        return os.lstat(name, dir_fd=self.folder(parent)) if parent else os.lstat(name, dir_fd=self._fd)
+
     def look(self, path: str) -> Seen | str | None:
         """Return what lies at `path`: a `Seen` for a plain file, a reason why it can't be one, or None for nothing."""
-        parent, _, name = path.rpartition("/")
         try:
-            status = os.lstat(name, dir_fd=self.folder(parent)) if parent else os.lstat(name, dir_fd=self._fd)
+            status = self._lstat(path)
         except FileNotFoundError:
             return None
         except NotADirectoryError:
@@ -150,12 +181,31 @@ class Tree:
             return Seen(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if stat.S_ISLNK(status.st_mode):
             return "a symlink lies there"
-        return "a folder lies there" if stat.S_ISDIR(status.st_mode) else "a special file lies there"
+        return A_FOLDER if stat.S_ISDIR(status.st_mode) else "a special file lies there"
+
+    def accessed(self, path: str) -> int:
+        """Return when the file was last read as the kernel knows it, seconds since the epoch; 0 for not since laid."""
+        status = self._lstat(path)
+        # memfs lays a file with both times the same; the first read moves one of them, also under relatime.
+        if status.st_atime_ns == status.st_mtime_ns:
+            return 0
+        return min(int(status.st_atime), int(time.time()))
+
+    def is_clean(self, laid: Laid, found: Seen) -> bool:
+        """Return whether the file on disk still has the bytes that were laid."""
+        if laid.pending is None and found == laid.seen:
+            return True
+        return self.sha256(laid.path) in (laid.sha256, laid.pending)
 
     def sha256(self, path: str) -> str:
         """Hash the plain file at `path`."""
         parent, _, name = path.rpartition("/")
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=self.folder(parent))
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            fd = os.open(name, flags | NO_ATIME, dir_fd=self.folder(parent))
+        except PermissionError:
+            # It belongs to somebody else.
+            fd = os.open(name, flags, dir_fd=self.folder(parent))
         digest = hashlib.sha256()
         with open(fd, "rb", buffering=0) as handle:
             while chunk := handle.read(CHUNK_BYTES):
@@ -222,6 +272,20 @@ class Tree:
             raise FileExistsError(errno.EEXIST, "changed while memfs was removing it", path)
         os.unlink(name, dir_fd=self.folder(parent))
 
+    def prune(self, folders: set[str]) -> None:
+        """Remove those of `folders` that are empty, and what is empty above them."""
+        for path in sorted(folders, key=len, reverse=True):
+            while path:
+                parent, _, name = path.rpartition("/")
+                try:
+                    os.rmdir(name, dir_fd=self.folder(parent))
+                except OSError:
+                    break
+                gone = self._folders.pop(path, None)
+                if gone is not None:
+                    os.close(gone)
+                path = parent
+
     def sweep(self, folders: set[str]) -> None:
         """Delete temporary files that a killed run left in `folders`."""
         for path in folders:
@@ -235,22 +299,28 @@ class Tree:
 
     def files(self) -> Iterator[tuple[str, Seen]]:
         """Yield (path, what is seen) of every plain file, memfs's own left out; symlinks are not followed."""
-        yield from self._walk("")
+        for path, found in self.everything():
+            if isinstance(found, Seen) and path != MARK and not is_temporary(path):
+                yield path, found
 
-    def _walk(self, folder: str) -> Iterator[tuple[str, Seen]]:
+    def everything(self, folder: str = "") -> Iterator[tuple[str, Seen | str]]:
+        """Yield (path, what lies there) of all but folders, memfs's own and what is no plain file included."""
         try:
             names = sorted(os.listdir(self.folder(folder)))
         except OSError:
             return
         for name in names:
             path = f"{folder}/{name}" if folder else name
-            if path == MARK or _TEMPORARY.fullmatch(name):
-                continue
             found = self.look(path)
-            if isinstance(found, Seen):
+            if found == A_FOLDER:
+                yield from self.everything(path)
+            elif found is not None:
                 yield path, found
-            elif found == "a folder lies there":
-                yield from self._walk(path)
+
+
+def is_temporary(path: str) -> bool:
+    """Return whether a path is one of memfs's own unfinished files."""
+    return _TEMPORARY.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def _link_new(temporary: str, name: str, fd: int) -> None:
