@@ -270,9 +270,11 @@ def checkup_text(checkup: Checkup) -> str:
 def _checkup_lines(checkup: Checkup) -> Iterator[str]:
     for finding in sorted(checkup.findings, key=lambda f: f.severity == "problem" and not f.fixed):
         mark = "fixed" if finding.fixed else finding.severity
-        yield f"{mark:<8}{finding.where}: {finding.what}"
-        if finding.repair and not finding.fixed:
-            yield f"        {finding.repair}"
+        yield f"{mark:<9}{finding.where}: {finding.what}"
+        yield from _some(f"           {name}" for name in finding.names)
+        if finding.repair:
+            by = ("--fix did: " if finding.fixed else "--fix: ") if finding.fixable else "to do: "
+            yield f"           {by}{finding.repair}"
     left = sum(f.severity == "problem" and not f.fixed for f in checkup.findings)
     fixable = sum(f.fixable and not f.fixed for f in checkup.findings)
     fixed = sum(f.fixed for f in checkup.findings)

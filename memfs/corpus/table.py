@@ -299,6 +299,11 @@ class Corpus:
         rows = self._select(None, columns, row_ids=row_ids)
         return rows.filter(pc.not_equal(rows["kind"], TOMBSTONE))
 
+    def every_row(self, columns: list[str], *, path: str | None = None) -> pa.Table:
+        """Return all rows, or those of one path, tombstones included, with Lance's `_rowid`."""
+        where = None if path is None else f"path_key = {_quoted(paths.fold(path))}"
+        return self._select(where, columns, row_ids=True)
+
     def catalog(self) -> Catalog:
         """Return what is known of every passage but its text, in memory; loaded once a version."""
         if self._catalog is None or self._catalog.version != self.version:
@@ -538,7 +543,21 @@ class Corpus:
                     self._table.delete(f"path_key IN ({', '.join(map(_quoted, mixed))})")
                     self._send(data.filter(pc.is_in(data["path_key"], pa.array(mixed))), append=True)
 
+    def drop_rows(self, row_ids: Sequence[int]) -> None:
+        """Delete the rows with Lance's `row_ids` at this version, in one commit. Call it inside `writing`."""
+        try:
+            self._table.delete(f"_rowid IN ({', '.join(map(str, row_ids))})")
+        except (RuntimeError, OSError, ValueError) as error:
+            raise explain(error, self.uri) from error
+
     # -- indices -----------------------------------------------------------------
+
+    def tail_rows(self) -> int:
+        """Return how many rows the word or vector index has not seen yet; all of them where there is no index."""
+        indexed = self._indexed_columns()
+        if "terms" not in indexed:
+            return int(self._call(self._table.count_rows))
+        return _tail_rows(indexed.values())
 
     def _indexed_columns(self) -> dict[str, Any]:
         return {index.columns[0]: index for index in self._call(self._table.list_indices)}

@@ -72,14 +72,9 @@ class HostCache:
         try:
             if os.lstat(self.folder).st_uid != os.getuid():
                 return None
-            with open(self._boot_file(uri), "rb") as handle:
-                head = json.loads(handle.readline(4096))
-                data = handle.read()
-            if hashlib.sha256(data).hexdigest() == head["sha256"]:
-                return BootCopy(data, str(head["etag"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except OSError:
             return None
-        return None
+        return _read_boot(self._boot_file(uri))
 
     def keep_boot(self, uri: str, copy: BootCopy) -> None:
         """Keep the boot set for the next sandbox; an old copy is replaced whole, or stays."""
@@ -96,6 +91,18 @@ class HostCache:
         except (OSError, DiskError):
             # A full or read-only cache costs the next boot a download, nothing else.
             _remove(temporary)
+
+    def damaged_boot_copies(self, *, fix: bool) -> tuple[str, ...]:
+        """Return the names of boot copies that are not whole; with `fix` delete them."""
+        folder = os.path.join(self.folder, "boot")
+        try:
+            files = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+        except OSError:
+            return ()
+        damaged = tuple(file for file in files if _read_boot(file) is None)
+        for file in damaged if fix else ():
+            _remove(file)
+        return tuple(map(os.path.basename, damaged))
 
     def _boot_file(self, uri: str) -> str:
         return os.path.join(self.folder, "boot", hashlib.sha256(uri.encode()).hexdigest()[:32])
@@ -234,6 +241,18 @@ class HostCache:
         if self._blobs is not None:
             self._blobs.close()
             self._blobs = None
+
+
+def _read_boot(file: str) -> BootCopy | None:
+    try:
+        with open(file, "rb") as handle:
+            head = json.loads(handle.readline(4096))
+            data = handle.read()
+        if hashlib.sha256(data).hexdigest() == head["sha256"]:
+            return BootCopy(data, str(head["etag"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return None
 
 
 def _read_blob(blobs: Any, sha256: str) -> bytes | None:
