@@ -215,7 +215,10 @@ def got_text(plan: Plan, done: Applied, dry_run: bool) -> str:
     needed = plan.needed()
     count, size = (len(needed), sum(w.size for w in needed)) if dry_run else (done.written, done.bytes_written)
     word = "would write" if dry_run else "wrote"
-    first = f"{word} {count:,} files, {size_text(size)}; {len(plan.steps) - len(needed):,} were here or kept"
+    away = plan.having(Action.REFUSED, Action.NO_ROOM)
+    first = (
+        f"{word} {count:,} files, {size_text(size)}; {len(plan.steps) - len(needed) - len(away):,} were here or kept"
+    )
     kept = steps_text("kept", plan.having(Action.EDITED, Action.CONFLICT))
     refused = steps_text("refused", plan.having(Action.REFUSED))
     no_room = steps_text("not laid", plan.having(Action.NO_ROOM))
