@@ -184,6 +184,7 @@ class HostCache:
             ConfigError: the folder is another user's, or on a network file system.
         """
         import sqlite3
+        import warnings
 
         import diskcache
 
@@ -191,14 +192,18 @@ class HostCache:
             return None
         blobs = self._open()
         try:
-            complaints = tuple(str(warning.message) for warning in blobs.check(fix=fix))
             count = int(blobs._sql("SELECT count(*) FROM Cache").fetchone()[0])
             some = "" if deep else f" ORDER BY random() LIMIT {SAMPLE_BLOBS}"
             keys = [key for (key,) in blobs._sql(f"SELECT key FROM Cache{some}")]
             damaged = [key for key in keys if not _is_sound(blobs, key)]
-            if fix:
-                for key in damaged:
-                    blobs._sql("DELETE FROM Cache WHERE key = ?", (key,))
+            for key in damaged if fix else ():
+                for (filename,) in blobs._sql("SELECT filename FROM Cache WHERE key = ?", (key,)).fetchall():
+                    _remove_value(blobs, filename)
+                blobs._sql("DELETE FROM Cache WHERE key = ?", (key,))
+            with warnings.catch_warnings():
+                # diskcache reports by warnings, which the process's filters would raise or keep to the first.
+                warnings.simplefilter("always")
+                complaints = tuple(str(warning.message) for warning in blobs.check(fix=fix))
         except (OSError, sqlite3.DatabaseError, diskcache.Timeout) as error:
             raise DiskError(
                 f"the cache in {self.folder}: {error}", hint=f"delete {self.folder}/blobs; it is only a cache"
