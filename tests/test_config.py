@@ -85,7 +85,7 @@ def test_a_tree_names_its_corpus(env: dict[str, str], tmp_path: Path) -> None:
         'state_dir = "s"',
         "cache_max_size = 0",
         "min_free = 0",
-    ],  # fmt: skip
+    ],
 )
 def test_a_strangers_project(env: dict[str, str], tmp_path: Path, text: str) -> None:
     """A settings file that came with a repository leads no write out of it, not through a symlink either."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,6 @@ import pyarrow as pa
 import pytest
 from conftest import NOTES, Ran, Store, document, leftovers, long_text, sha256, tree_of
 
-from memfs import doctor as verb
 from memfs.corpus import bootset
 from memfs.corpus import lease as leases
 from memfs.corpus.table import Corpus
@@ -477,7 +477,7 @@ class TestStore:
         assert "lease.json is not readable" in only(look(tmp_path, remote)).what
         remote.objects.delete(leases.KEY)
         assert any("within 120 s of the store's" in f.what for f in look(tmp_path, remote, fix=True).findings)
-        now = verb.time.time
+        now = time.time
         for off, said, fix in ((-900, "behind the store's", False), (900, "ahead of the store's", True)):
             monkeypatch.setattr("memfs.doctor.time.time", lambda off=off: now() + off)
             assert said in only(look(tmp_path, remote, fix=fix)).what

@@ -27,6 +27,7 @@ from memfs.workset.manifest import Pin
 from memfs.workset.tree import Tree
 
 FILES = 24
+EVICTING = 13
 KILLER = """
 import os, signal, sys
 at, calls = int(sys.argv[1]), 0
@@ -216,7 +217,10 @@ def test_boot_that_evicts(call: int, corpus: Corpus, tmp_path: Path) -> None:
     with corpus.writing():
         corpus.commit([document(f"knowledge/{n:02d}.md", long_text(f"one{n}", 60)) for n in range(6)])
     limit = str(sum(map(len, tree_of(root).values())) // 2)
+    before = set(tree_of(root))
     killed_at(call, "boot", str(root), "--budget", "20k", "--max-size", limit, "--corpus", corpus.uri)
+    gone = before - set(tree_of(root))
+    assert bool(gone) is (call > EVICTING), sorted(gone)
     check_agreed(root, corpus, mine, tmp_path)
     assert not killed_at(100_000, "boot", str(root), "--budget", "20k", "--max-size", limit, "--corpus", corpus.uri)
     assert sum(map(len, tree_of(root).values())) <= int(limit)

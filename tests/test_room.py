@@ -401,7 +401,12 @@ class TestVerbs:
         self.run(corpus, tmp_path, 12_000, budget_bytes=0)
         asked: list[str] = []
         read = Corpus.read
-        monkeypatch.setattr(Corpus, "read", lambda self, wanted: asked.extend(wanted) or read(self, wanted))
+
+        def counted(self: Corpus, wanted: list[str]) -> object:
+            asked.extend(wanted)
+            return read(self, wanted)
+
+        monkeypatch.setattr(Corpus, "read", counted)
         with Tree.open(str(tmp_path / "memory"), str(tmp_path / "state"), corpus=corpus.uri) as tree:
             plan, done = get(corpus, ["."], tree=tree, cache=None)
         assert done.evicted == ()
