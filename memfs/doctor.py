@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
@@ -315,8 +315,9 @@ def _corpus(uri: str | None, embedder: str | None, deep: bool, fix: bool) -> Ite
         yield _unmixed(twice, corpus, fix)
     if found.broken:
         names = tuple(f"{each.path}: {each.reason}" for each in found.broken)
-        repair = "add them again from their source; memfs export --at N reads an older version, kept for 7 days"
-        yield Finding("corpus", f"{len(names):,} files are not whole", PROBLEM, names, repair)
+        repair = "puts back what an older version, kept for 7 days, has whole"
+        broken = Finding("corpus", f"{len(names):,} files are not whole", PROBLEM, names, repair)
+        yield _restored(broken, [each.path for each in found.broken], corpus, fix)
     yield from _indices(corpus, found, fix)
     yield from _boot_set(corpus, fix)
     yield _whole(corpus, found)
@@ -369,6 +370,18 @@ def _unmixed(finding: Finding, corpus: Corpus, fix: bool) -> Finding:
         return tried
     what = f"{len(rest):,} files have a passage twice, and no version of them is whole"
     return finding._replace(what=what, names=rest, repair="add them again from their source")
+
+
+def _restored(finding: Finding, broken: Sequence[str], corpus: Corpus, fix: bool) -> Finding:
+    from memfs.corpus import audit
+
+    restored: list[str] = []
+    tried = _mended(finding, fix, lambda: restored.extend(audit.restore(corpus, broken)))
+    rest = [name for name, path in zip(finding.names, broken, strict=True) if path not in restored]
+    if not tried.fixed or not rest:
+        return tried
+    what = f"{len(rest):,} files are not whole, and no older version has them so"
+    return finding._replace(what=what, names=tuple(rest), repair="add them again from their source")
 
 
 def _indices(corpus: Corpus, found: Audit, fix: bool) -> Iterator[Finding]:

@@ -389,17 +389,32 @@ class TestCorpus:
 
     @pytest.mark.parametrize(("seq", "said"), [(0, "missing"), (1, "missing"), (-1, "do not match its hash")])
     def test_missing_passage(self, ready: Corpus, tmp_path: Path, seq: int, said: str) -> None:
-        """A passage that is gone, wherever it was, is found; it can't be mended from the table."""
+        """A passage that is gone, wherever it was, is found, and put back from an older version."""
         last = len(self.rows(ready, "notes/large.md")) - 1
         ready._table.delete(f"id = 'notes/large.md#{last if seq < 0 else seq}'")
-        for fix in (False, True):
-            found = look(tmp_path, ready, fix=fix)
-            (finding,) = (f for f in problems(found) if "not whole" in f.what)
-            assert said in finding.names[0]
-            assert finding.names[0].startswith("notes/large.md: ")
-            assert "add them again" in finding.repair
-            assert not finding.fixed
-            assert not found.healthy
+        found = look(tmp_path, ready)
+        (finding,) = problems(found)
+        assert finding.names[0].startswith("notes/large.md: ")
+        assert said in finding.names[0]
+        assert look(tmp_path, ready, fix=True).healthy
+        assert problems(look(tmp_path, ready, deep=True)) == []
+        assert Corpus.open(ready.uri).read(["notes/large.md"])["notes/large.md"].data == LARGE.encode()
+
+    def test_missing_for_good(self, ready: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where no older version has it, that is said, other files are mended all the same, and an add mends it."""
+        monkeypatch.setattr("memfs.corpus.audit.VERSIONS_MAX", 0)
+        ready._table.delete("id = 'notes/large.md#1'")
+        ready._table.add(self.rows(ready, "notes/deploy.md"))
+        found = look(tmp_path, ready, fix=True)
+        assert not found.healthy
+        twice, broken, *_ = problems(found)
+        assert (twice.names, twice.fixed) == (("notes/deploy.md",), True)
+        assert "no older version has them so" in broken.what
+        assert not broken.fixed
+        with ready.writing():
+            assert ready.commit([document("notes/large.md", LARGE)]).replaced == 1
+        assert look(tmp_path, ready, fix=True).healthy
+        assert problems(look(tmp_path, ready)) == []
 
     def test_changed_body(self, ready: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Bodies are read where they are few, or with --deep; else it is said that they were not."""

@@ -19,12 +19,13 @@ from memfs.corpus.schema import TOMBSTONE
 from memfs.corpus.table import Corpus
 from memfs.errors import CorruptError
 
-__all__ = ["Audit", "Broken", "audit", "mend"]
+__all__ = ["Audit", "Broken", "audit", "mend", "restore"]
 
 COLUMNS = ["id", "path", "path_key", "seq", "start", "kind", "file_sha256", "file_size"]
 READ_ANYWAY_BYTES = 32 << 20
 """So small a corpus is read whole without being asked."""
 BATCH_BYTES = 64 << 20
+VERSIONS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,8 @@ def mend(corpus: Corpus, doubled: Sequence[str]) -> tuple[str, ...]:
     columns = ["path", "seq", "kind", "file_sha256", "mtime", "body"]
     mended: list[str] = []
     surplus: list[int] = []
-    with corpus.writing():
+    # No map is made here: one file that cannot be mended would keep all from being mended.
+    with corpus.writing(publish=False):
         for path in doubled:
             rows = corpus.every_row(columns, path=path).to_pylist()
             keep = _whole_version(rows)
@@ -153,6 +155,35 @@ def mend(corpus: Corpus, doubled: Sequence[str]) -> tuple[str, ...]:
         if surplus:
             corpus.drop_rows(surplus)
     return tuple(mended)
+
+
+def restore(corpus: Corpus, broken: Sequence[str]) -> tuple[str, ...]:
+    """Put back the rows of broken files from older versions that have the same file whole; return the paths.
+
+    A version is kept for seven days. What is in none of the newest VERSIONS_MAX stays broken.
+    """
+    left = dict.fromkeys(broken)
+    found: dict[str, pa.Table] = {}
+    with corpus.writing(publish=False):
+        wanted = {path: _hashes(corpus.every_row(["kind", "file_sha256"], path=path)) for path in left}
+        for version in corpus.older_versions()[:VERSIONS_MAX]:
+            older = corpus.at(version)
+            for path in [path for path in left if path not in found]:
+                rows = older.every_row(corpus.columns(), path=path)
+                keep = _whole_version(rows.to_pylist())
+                if keep and _hashes(rows) == wanted[path]:
+                    whole = rows.filter(pc.is_in(rows["_rowid"], pa.array(sorted(keep), rows["_rowid"].type)))
+                    found[path] = whole.drop_columns(["_rowid"])
+            if len(found) == len(left):
+                break
+        if found:
+            corpus.put_rows(pa.concat_tables(found.values()))
+    return tuple(found)
+
+
+def _hashes(rows: pa.Table) -> set[bytes]:
+    """Of the live rows' file."""
+    return set(rows.filter(pc.not_equal(rows["kind"], TOMBSTONE))["file_sha256"].to_pylist())
 
 
 def _whole_version(rows: Sequence[dict[str, Any]]) -> set[int] | None:

@@ -550,6 +550,19 @@ class Corpus:
         except (RuntimeError, OSError, ValueError) as error:
             raise explain(error, self.uri) from error
 
+    def put_rows(self, rows: pa.Table) -> None:
+        """Insert or replace whole rows by id, in one commit. Call it inside `writing`."""
+        self._send(rows.cast(self._table.schema), append=False)
+
+    def columns(self) -> list[str]:
+        """Return the names of all columns."""
+        return list(self._table.schema.names)
+
+    def older_versions(self) -> list[int]:
+        """Return the versions before this one that are still kept, newest first."""
+        kept = (int(each["version"]) for each in self._call(self._table.list_versions))
+        return sorted((version for version in kept if 1 < version < self.version), reverse=True)
+
     # -- indices -----------------------------------------------------------------
 
     def tail_rows(self) -> int:
