@@ -6,7 +6,7 @@ Needs neither lancedb nor pyarrow unless a larger map than the published one is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from memfs.corpus import bootset
@@ -23,15 +23,18 @@ from memfs.errors import (
     UnreachableError,
 )
 from memfs.workset.cache import BootCopy, HostCache
+from memfs.workset.space import NO_LIMITS, Limits
 
 if TYPE_CHECKING:
     from memfs.workset.plan import Plan, Step, Wanted
+    from memfs.workset.room import Going
     from memfs.workset.tree import Tree
 
 __all__ = ["Receipt", "boot"]
 
 TABLE = "passages"
 BUDGET_REASON = "over the budget that was asked for"
+NO_ROOM_REASON = "no room below --max-size; memfs evict, or a larger one, makes some"
 
 
 class Receipt(NamedTuple):
@@ -55,6 +58,8 @@ class Receipt(NamedTuple):
     kept: tuple[Step, ...]
     """Local files that the map would have replaced: yours are kept."""
     refused: tuple[Step, ...]
+    evicted: tuple[Going, ...]
+    """What went to make room for the map: fetched before, and used longest ago."""
     offline: bool
     """True when the store did not answer and the host's cache was used."""
     from_cache: bool
@@ -77,13 +82,15 @@ def boot(
     cache_dir: str,
     state_dir: str,
     budget_bytes: int | None = None,
+    limits: Limits = NO_LIMITS,
     dry_run: bool = False,
     rebuild: bool = False,
 ) -> Receipt:
     """Lay the initial map of `corpus` into the folder `tree`; over an earlier boot it is a refresh.
 
     Local edits are kept, and what was deleted here stays so. With no `budget_bytes`, the map is as large as it
-    was published.
+    was published. A `limits.max_bytes` becomes the tree's own: later commands keep to it. The map is pinned,
+    and still goes no further than that limit, what is wanted most first.
 
     Raises:
         UnreachableError: the store did not answer, and this host has no copy of the map.
@@ -91,25 +98,32 @@ def boot(
     """
     location = parse(corpus)
     # The modules that write the tree are loaded while the map is on its way.
-    found = _find_map(location, HostCache(cache_dir), budget_bytes, rebuild, dry_run)
+    cache = HostCache(cache_dir, min_free_bytes=limits.min_free_bytes)
+    found = _find_map(location, cache, budget_bytes, rebuild, dry_run)
     chosen, left_out = _within(found.boot_set, budget_bytes)
     from memfs.workset.apply import apply
-    from memfs.workset.plan import Action, diff
+    from memfs.workset.plan import Action
     from memfs.workset.tree import Tree
 
     wanted = list(_wanted(chosen, found.boot_set.corpus_version))
     if dry_run:
-        plan, deleted = _dry_plan(wanted, tree, state_dir)
-        written, kept, refused = 0, plan.having(Action.EDITED, Action.CONFLICT), plan.having(Action.REFUSED)
+        plan, deleted = _dry_plan(wanted, tree, state_dir, limits)
+        kept, refused = plan.having(Action.EDITED, Action.CONFLICT), plan.having(Action.REFUSED, Action.NO_ROOM)
+        written, evicted = 0, plan.evict
     else:
-        with Tree.open(tree, state_dir, corpus=location.uri) as opened:
-            plan, deleted = _spared(diff(wanted, opened), opened)
+        with Tree.open(tree, state_dir, corpus=location.uri, limits=limits) as opened:
+            with opened.manifest.writing():
+                opened.keep_limit()
+                opened.manifest.unpin_older_maps(found.boot_set.corpus_version)
+            plan, deleted = _spared(wanted, opened)
             done = apply(plan, opened, {file.path: file.data for file in chosen})
-            written, kept, refused = done.written, done.kept, done.refused
+            written, kept, refused, evicted = done.written, done.kept, done.refused, done.evicted
             with opened.manifest.writing():
                 _remember(opened, found, budget_bytes)
     away = {*deleted, *(step.wanted.path for step in refused)}
     here = [file for file in chosen if file.path not in away and not file.generated]
+    no_room = [step.wanted for step in refused if step.action is Action.NO_ROOM]
+    left_out = (*left_out, *_counted(((w.path, w.size) for w in no_room if not w.generated), NO_ROOM_REASON))
     return Receipt(
         corpus=location.uri,
         corpus_version=found.boot_set.corpus_version,
@@ -123,7 +137,8 @@ def boot(
         left_out=left_out,
         deleted=deleted,
         kept=kept,
-        refused=refused,
+        refused=tuple(step for step in refused if step.action is not Action.NO_ROOM),
+        evicted=evicted,
         offline=found.offline,
         from_cache=found.from_cache,
         dry_run=dry_run,
@@ -247,22 +262,30 @@ def _within(boot_set: BootSet, budget_bytes: int | None) -> tuple[list[BootFile]
     if budget_bytes is None:
         return list(boot_set.files), boot_set.left_out
     chosen: list[BootFile] = []
-    dropped: dict[str, list[int]] = {}
+    dropped: list[tuple[str, int]] = []
     room = budget_bytes
     for file in boot_set.files:
         if len(file.data) <= room:
             chosen.append(file)
             room -= len(file.data)
         else:
-            dropped.setdefault(file.path.split("/", 1)[0], []).append(len(file.data))
-    more = (LeftOut(name, len(sizes), sum(sizes), BUDGET_REASON) for name, sizes in dropped.items())
-    return chosen, (*boot_set.left_out, *more)
+            dropped.append((file.path, len(file.data)))
+    return chosen, (*boot_set.left_out, *_counted(dropped, BUDGET_REASON))
+
+
+def _counted(files: Iterable[tuple[str, int]], reason: str) -> Iterator[LeftOut]:
+    """Count files (path, bytes) by their top folder."""
+    sizes: dict[str, list[int]] = {}
+    for path, size in files:
+        sizes.setdefault(path.split("/", 1)[0], []).append(size)
+    yield from (LeftOut(name, len(each), sum(each), reason) for name, each in sizes.items())
 
 
 def _wanted(files: list[BootFile], version: int) -> Iterator[Wanted]:
+    from memfs.workset.manifest import Pin
     from memfs.workset.plan import Wanted
 
-    for file in files:
+    for rank, file in enumerate(files):
         yield Wanted(
             path=file.path,
             sha256=file.sha256,
@@ -270,37 +293,45 @@ def _wanted(files: list[BootFile], version: int) -> Iterator[Wanted]:
             mtime_ns=file.mtime_us * 1_000,
             version=version,
             why="boot",
-            pinned=True,
+            pinned=Pin.MAP,
             generated=file.generated,
+            rank=rank,
         )
 
 
-def _spared(plan: Plan, tree: Tree) -> tuple[Plan, tuple[str, ...]]:
-    """Take out of a plan what was deleted here, and what is newer here than in the map; return the former too.
+def _spared(wanted: list[Wanted], tree: Tree) -> tuple[Plan, tuple[str, ...]]:
+    """Plan the map without what was deleted here, and what is newer here than in the map; return the former too.
 
     A map that is behind (offline, or its publish was cut short) must not undo a push or a fetch.
     """
-    from memfs.workset.plan import Action
+    from memfs.workset.plan import Action, diff
 
-    rows = tree.manifest.some(step.wanted.path for step in plan.having(Action.WRITE, Action.REPLACE))
+    plan = diff(wanted, tree)
+    absent = [step for step in plan.having(Action.WRITE, Action.NO_ROOM) if step.seen is None]
+    older = plan.having(Action.REPLACE)
+    rows = tree.manifest.some(step.wanted.path for step in (*absent, *older))
     settled = {path: row for path, row in rows.items() if row.pending is None}
-    deleted = tuple(step.wanted.path for step in plan.having(Action.WRITE) if step.wanted.path in settled)
+    deleted = tuple(step.wanted.path for step in absent if step.wanted.path in settled)
     newer = {
         step.wanted.path
-        for step in plan.having(Action.REPLACE)
+        for step in older
         if step.wanted.path in settled and settled[step.wanted.path].version > step.wanted.version
     }
-    return plan.without(newer.union(deleted)), deleted
+    spared = newer.union(deleted)
+    if not spared:
+        return plan, ()
+    # Anew: what is not laid needs no room.
+    return diff([want for want in wanted if want.path not in spared], tree), deleted
 
 
-def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str) -> tuple[Plan, tuple[str, ...]]:
+def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str, limits: Limits) -> tuple[Plan, tuple[str, ...]]:
     from memfs.workset.plan import diff
     from memfs.workset.tree import Tree, read_mark
 
     if read_mark(tree) is None:
-        return diff(wanted, None), ()
-    with Tree.open(tree, state_dir) as opened:
-        return _spared(diff(wanted, opened), opened)
+        return diff(wanted, None, limits), ()
+    with Tree.open(tree, state_dir, limits=limits) as opened:
+        return _spared(wanted, opened)
 
 
 def _remember(tree: Tree, found: _Map, budget_bytes: int | None) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from memfs.errors import ConflictError, InputError, redact
+from memfs.errors import ConflictError, CorruptError, InputError, redact
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from memfs.corpus.table import Corpus
     from memfs.workset.cache import HostCache
     from memfs.workset.mirror import Entry, Mirror
+    from memfs.workset.space import Limits
     from memfs.workset.tree import Tree
 
 __all__ = ["ALL", "Argument", "Command", "Invocation"]
@@ -94,7 +95,7 @@ class Invocation:
         """Return this host's cache."""
         from memfs.workset.cache import HostCache
 
-        return HostCache(config.cache_dir)
+        return HostCache(config.cache_dir, max_bytes=config.cache_max_bytes, min_free_bytes=config.min_free_bytes)
 
     @contextmanager
     def tree(self, config: Config, corpus: str | None = None) -> Iterator[Tree]:
@@ -102,7 +103,7 @@ class Invocation:
         from memfs.workset.tree import Tree, read_mark
 
         ours = None if read_mark(config.tree) is None else corpus
-        with Tree.open(config.tree, config.state_dir, corpus=ours) as opened:
+        with Tree.open(config.tree, config.state_dir, corpus=ours, limits=_limits(config)) as opened:
             yield opened
 
     @contextmanager
@@ -114,7 +115,7 @@ class Invocation:
         if read_mark(config.tree) is None and not (make_for and free):
             yield None
             return
-        with Tree.open(config.tree, config.state_dir, corpus=make_for) as tree:
+        with Tree.open(config.tree, config.state_dir, corpus=make_for, limits=_limits(config)) as tree:
             yield tree
 
 
@@ -166,7 +167,16 @@ _CORPUS = _value("--corpus", metavar="URI", help="folder or s3://, gs://, az:// 
 _TREE = _value("--tree", metavar="DIR", help="the materialised folder [MEMFS_TREE, ./memory]")
 _JSON = _flag("--json", dest="as_json", help="print JSON")
 _DRY_RUN = _flag("--dry-run", help="say what would be done; write nothing")
+_MAX_SIZE = _value(
+    "--max-size", metavar="SIZE", help="of all files in the tree: 50MB, none [as the last boot was given]"
+)
 _UNDER = _value("--under", metavar="PREFIX", default="", help="only below this folder of memory/")
+
+
+def _limits(config: Config) -> Limits:
+    from memfs.workset.space import Limits
+
+    return Limits(config.max_bytes, config.min_free_bytes)
 
 
 def _json(value: Any) -> str:
@@ -268,24 +278,26 @@ def add(
     _value("--index-tokens", metavar="N", help="of that index [1500]"),
     _flag("--rebuild", help="make the published map anew from the table"),
     _flag("--serve", dest="served", help="start the tree's resident server in the background (memfs serve)"),
+    _MAX_SIZE,
     _CORPUS,
     _JSON,
     _DRY_RUN,
 )
 def boot(
     go: Invocation, directory: str | None, budget: str | None, print_index: bool, index_tokens: str | None,
-    rebuild: bool, served: bool, corpus: str | None, as_json: bool, dry_run: bool,
+    rebuild: bool, served: bool, max_size: str | None, corpus: str | None, as_json: bool, dry_run: bool,
 ) -> None:  # fmt: skip
     """Lay the initial map of the corpus into DIR (./memory), in one GET. Again: a refresh that keeps edits."""
     from memfs import boot as verb
 
-    config = go.config(corpus=corpus, tree=directory, budget=budget, index_tokens=index_tokens)
+    config = go.config(corpus=corpus, tree=directory, budget=budget, index_tokens=index_tokens, max_size=max_size)
     receipt = verb.boot(
         config.need_corpus(),
         config.tree,
         cache_dir=config.cache_dir,
         state_dir=config.state_dir,
         budget_bytes=config.budget_bytes,
+        limits=_limits(config),
         dry_run=dry_run,
         rebuild=rebuild,
     )
@@ -311,6 +323,7 @@ def boot(
     _value("--since", metavar="DATE", help="only what happened on or after this date"),
     _value("--until", metavar="DATE", help="only what happened before this date"),
     _UNDER,
+    _MAX_SIZE,
     _CORPUS,
     _TREE,
     _JSON,
@@ -318,7 +331,7 @@ def boot(
 )
 def fetch(
     go: Invocation, question: list[str], k: int, budget_tokens: int, since: str | None, until: str | None,
-    under: str, corpus: str | None, tree: str | None, as_json: bool, dry_run: bool,
+    under: str, max_size: str | None, corpus: str | None, tree: str | None, as_json: bool, dry_run: bool,
 ) -> None:  # fmt: skip
     """Ask in words. Prints a cited synthesis and lays the supporting files into the tree, in one batch."""
     from memfs import fetch as verb
@@ -326,7 +339,7 @@ def fetch(
     from memfs.corpus.table import Scope
     from memfs.report import answer_text
 
-    config = go.config(corpus=corpus, tree=tree)
+    config = go.config(corpus=corpus, tree=tree, max_size=max_size)
     scope = Scope(paths.prefix(under), _when(since, "since"), _when(until, "until"))
     opened = go.open(config)
     with go.maybe_tree(config, None if dry_run else opened.uri) as laid:
@@ -346,16 +359,23 @@ def fetch(
         go.note(f"note: no files were laid, {config.tree} is no memfs tree: memfs boot makes one")
 
 
-@_command(_value("names", nargs="+", metavar="PATH"), _CORPUS, _TREE, _JSON, _DRY_RUN)
-def get(go: Invocation, names: list[str], corpus: str | None, tree: str | None, as_json: bool, dry_run: bool) -> None:
+@_command(_value("names", nargs="+", metavar="PATH"), _MAX_SIZE, _CORPUS, _TREE, _JSON, _DRY_RUN)
+def get(
+    go: Invocation, names: list[str], max_size: str | None, corpus: str | None, tree: str | None,
+    as_json: bool, dry_run: bool,
+) -> None:  # fmt: skip
     """Lay files or whole folders into the tree by name (`.` is everything). Local edits are kept."""
     from memfs import get as verb
     from memfs.report import got_text
     from memfs.workset.tree import Tree
 
-    config = go.config(corpus=corpus, tree=tree)
+    config = go.config(corpus=corpus, tree=tree, max_size=max_size)
     opened = go.open(config)
-    open_tree = go.maybe_tree(config) if dry_run else Tree.open(config.tree, config.state_dir, corpus=opened.uri)
+    open_tree = (
+        go.maybe_tree(config)
+        if dry_run
+        else Tree.open(config.tree, config.state_dir, corpus=opened.uri, limits=_limits(config))
+    )
     with open_tree as laid:
         plan, done = verb.get(
             opened, names, tree=laid, cache=go.cache(config), mirror=go.mirror_at_hand(config), dry_run=dry_run
@@ -367,7 +387,75 @@ def get(go: Invocation, names: list[str], corpus: str | None, tree: str | None, 
         {"path": s.wanted.path, "size": s.wanted.size, "outcome": s.action.value, "reason": s.reason}
         for s in plan.steps
     ]
-    go.say(_json({"written": done.written, "dry_run": dry_run, "files": files}))
+    evicted = [going.path for going in (plan.evict if dry_run else done.evicted)]
+    go.say(_json({"written": done.written, "dry_run": dry_run, "files": files, "evicted": evicted}))
+
+
+@_command(_value("names", nargs="+", metavar="PATH"), _MAX_SIZE, _CORPUS, _TREE, _JSON, _DRY_RUN)
+def pin(
+    go: Invocation, names: list[str], max_size: str | None, corpus: str | None, tree: str | None,
+    as_json: bool, dry_run: bool,
+) -> int | None:  # fmt: skip
+    """Keep files or folders here, whatever needs the room; what is not here is laid first.
+
+    Exit code 7 if a file could not be pinned: it is named with the reason.
+    """
+    from memfs import pin as verb
+    from memfs.corpus.location import parse
+    from memfs.report import pinned_text
+    from memfs.workset.tree import Tree, read_mark
+
+    config = go.config(corpus=corpus, tree=tree, max_size=max_size)
+    is_tree = read_mark(config.tree) is not None
+    uri = parse(config.need_corpus()).uri if is_tree or dry_run else go.open(config).uri
+    make_for = None if dry_run and not is_tree else uri
+    with Tree.open(config.tree, config.state_dir, corpus=make_for, limits=_limits(config)) as laid:
+        done = verb.pin(lambda: go.open(config), names, tree=laid, cache=go.cache(config), dry_run=dry_run)
+    go.show(done, as_json, lambda value: pinned_text(value, "pin"))
+    return ConflictError.exit_code if done.not_pinned else None
+
+
+@_command(_value("names", nargs="+", metavar="PATH"), _TREE, _JSON, _DRY_RUN)
+def unpin(go: Invocation, names: list[str], tree: str | None, as_json: bool, dry_run: bool) -> None:
+    """Let files or folders be evicted again (`.` is everything). What the map holds, the next boot pins again."""
+    from memfs import pin as verb
+    from memfs.report import pinned_text
+    from memfs.workset.tree import Tree
+
+    config = go.config(tree=tree)
+    with Tree.open(config.tree, config.state_dir) as laid:
+        done = verb.unpin(names, tree=laid, dry_run=dry_run)
+    go.show(done, as_json, lambda value: pinned_text(value, "unpin"))
+
+
+@_command(
+    _value("names", nargs="*", metavar="PATH"),
+    _value("--to", dest="to_size", metavar="SIZE", help="until no more than this lies in the tree, oldest use first"),
+    _flag("--all", dest="everything", help="all that can be fetched again and is not pinned"),
+    _TREE,
+    _JSON,
+    _DRY_RUN,
+)
+def evict(
+    go: Invocation, names: list[str], to_size: str | None, everything: bool, tree: str | None,
+    as_json: bool, dry_run: bool,
+) -> int | None:  # fmt: skip
+    """Free room: remove files that can be fetched again. Edited, own and pinned files stay. Needs no network.
+
+    What was evicted comes back with memfs get or fetch, as the corpus has it then. Exit
+    code 7 if a file that was named by itself stays, or --to could not be reached.
+    """
+    from memfs import evict as verb
+    from memfs.config import parse_size
+    from memfs.report import evicted_text
+    from memfs.workset.tree import Tree
+
+    config = go.config(tree=tree)
+    to_bytes = None if to_size is None else parse_size(to_size, "--to")
+    with Tree.open(config.tree, config.state_dir, limits=_limits(config)) as laid:
+        done = verb.evict(laid, names, to_bytes=to_bytes, everything=everything, dry_run=dry_run)
+    go.show(done, as_json, evicted_text)
+    return ConflictError.exit_code if done.refused else None
 
 
 @_command(
@@ -651,6 +739,36 @@ def serve(go: Invocation, idle: float, stopping: bool, corpus: str | None, tree:
         resident.serve(config, idle_s=idle, log=log)
 
 
+@_command(
+    _flag("--fix", help="repair what can be repaired; an edit of yours is never touched"),
+    _flag("--deep", help="read and hash every file of the corpus and every blob of the cache"),
+    _CORPUS,
+    _TREE,
+    _JSON,
+)
+def doctor(go: Invocation, fix: bool, deep: bool, corpus: str | None, tree: str | None, as_json: bool) -> int | None:
+    """Check the tree, the cache, the corpus and this machine, and say what --fix would repair.
+
+    Without --fix nothing is repaired. Exit code 8 if a problem remains.
+    """
+    from memfs import doctor as verb
+    from memfs.report import checkup_text
+
+    config = go.config(corpus=corpus, tree=tree)
+    found = verb.doctor(
+        config.tree,
+        state_dir=config.state_dir,
+        cache=go.cache(config),
+        corpus=config.corpus,
+        embedder=config.embedder,
+        limits=_limits(config),
+        deep=deep,
+        fix=fix,
+    )
+    go.show(found, as_json, checkup_text)
+    return None if found.healthy else CorruptError.exit_code
+
+
 @_command(_CORPUS, _TREE, _JSON)
 def config(go: Invocation, corpus: str | None, tree: str | None, as_json: bool) -> None:
     """Show each setting and where it came from."""
@@ -661,4 +779,4 @@ def config(go: Invocation, corpus: str | None, tree: str | None, as_json: bool) 
         go.say(_json(settings))
         return
     for setting in settings:
-        go.say(f"{setting.name:<13}{setting.value or '(not set)'}  [{setting.origin}]")
+        go.say(f"{setting.name:<15}{setting.value or '(not set)'}  [{setting.origin}]")

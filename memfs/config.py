@@ -16,7 +16,13 @@ from memfs.errors import ConfigError
 
 __all__ = ["Config", "Setting", "load", "parse_size"]
 
-FILE_KEYS = ("corpus", "tree", "embedder", "cache_dir", "state_dir", "budget", "index_tokens", "state")
+FILE_KEYS = (
+    "corpus", "tree", "embedder", "cache_dir", "state_dir", "budget", "index_tokens",
+    "max_size", "cache_max_size", "min_free", "state",
+)  # fmt: skip
+HOST_KEYS = ("cache_dir", "state_dir", "cache_max_size", "min_free")
+"""What a project's file may not set: it may come with a stranger's repository."""
+NO_LIMIT_BYTES = 1 << 50
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 
 
@@ -42,6 +48,12 @@ class Config(NamedTuple):
     """Of the initial map; None: as it was published."""
     index_tokens: int
     """Of the printed index, at 4 characters a token."""
+    max_bytes: int | None
+    """Of all files in the tree; None: as the tree's last boot was given, or no limit."""
+    cache_max_bytes: int
+    """Of this host's cache."""
+    min_free_bytes: int | None
+    """memfs leaves that much of a disk free; None: 64 MiB, or a hundredth of a small disk."""
     settings: tuple[Setting, ...]
 
     def need_corpus(self) -> str:
@@ -87,6 +99,9 @@ def load(flags: Mapping[str, str | None], environ: Mapping[str, str] | None = No
         state_dir=os.path.join(where, os.path.expanduser(value["state_dir"])),
         budget_bytes=parse_size(value["budget"], "budget") if value["budget"] else None,
         index_tokens=_number(value["index_tokens"], "index_tokens"),
+        max_bytes=_limit(value["max_size"], "max_size"),
+        cache_max_bytes=parse_size(value["cache_max_size"], "cache_max_size"),
+        min_free_bytes=parse_size(value["min_free"], "min_free") if value["min_free"] else None,
         settings=tuple(found.values()),
     )
 
@@ -111,6 +126,7 @@ def _defaults(env: Mapping[str, str], home: str, where: str) -> dict[str, str]:
         "cache_dir": os.path.join(env.get("XDG_CACHE_HOME") or f"{home}/.cache", "memfs"),
         "state_dir": os.path.join(env.get("XDG_STATE_HOME") or f"{home}/.local/state", "memfs"),
         "index_tokens": "1500",
+        "cache_max_size": "4GB",
     }
 
 
@@ -128,10 +144,10 @@ def _project_layers(where: str, home: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def _project_layer(file: str) -> tuple[str, dict[str, str]]:
-    """A project's file may come with a stranger's repository: it must not lead writes out of its own folder."""
+    """A project's file must neither lead writes out of its own folder nor set anything of the host's."""
     ((origin, values),) = _file_layer(file)
     folder = os.path.dirname(file)
-    forbidden = next((name for name in ("cache_dir", "state_dir") if name in values), None)
+    forbidden = next((name for name in HOST_KEYS if name in values), None)
     if forbidden:
         raise ConfigError(
             f"{file}: {forbidden} cannot be set in a project's file",
@@ -185,6 +201,13 @@ def parse_size(text: str, name: str = "size") -> int:
     if not 0 <= size < 1 << 50:
         raise ConfigError(f"{name}: {text!r} is out of range", hint="write 2000000, 500k or 2MB")
     return int(size)
+
+
+def _limit(text: str, name: str) -> int | None:
+    """Return bytes, None where nothing is set; `none` lifts a limit that was set before."""
+    if not text:
+        return None
+    return NO_LIMIT_BYTES if text.strip().lower() == "none" else parse_size(text, name)
 
 
 def _number(text: str, name: str) -> int:

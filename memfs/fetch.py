@@ -19,6 +19,7 @@ from memfs.workset.cache import HostCache
 from memfs.workset.gather import gather
 from memfs.workset.mirror import Mirror
 from memfs.workset.plan import Action, Step, Wanted, diff
+from memfs.workset.room import Going
 from memfs.workset.tree import Tree
 
 __all__ = ["Answer", "Coverage", "LaidFile", "fetch", "recall"]
@@ -52,7 +53,8 @@ class Coverage:
 class LaidFile:
     """What became of a supporting file.
 
-    `outcome`: `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `too large`; `not laid` without a tree.
+    `outcome`: `write`, `replace`, `present`, `edited`, `conflict`, `refused`, `no room`, `too large`; `not laid`
+    without a tree.
     """
 
     path: str
@@ -73,6 +75,8 @@ class Answer:
     files: tuple[LaidFile, ...]
     coverage: Coverage
     dry_run: bool = False
+    evicted: tuple[Going, ...] = ()
+    """What went, or would go, from the tree to make room for `files`."""
 
     @property
     def found(self) -> bool:
@@ -115,13 +119,14 @@ def fetch(
     contents = gather(corpus, ((p.path, p.sha256) for p in small), cache, mirror)
     evidence = with_text(ranked, _bodies(corpus, ranked, contents))
     text, shown = synthesis.extract(evidence, budget_tokens)
-    laid = _lay(corpus, question, small[:FILES_MAX], contents, tree, dry_run)
+    laid, evicted = _lay(corpus, question, small[:FILES_MAX], contents, tree, dry_run)
     large = _files(r.place for r in ranked if r.place.file_size > FILE_BYTES_MAX)
     laid += [
         LaidFile(p.path, p.file_size, "too large", f"over {FILE_BYTES_MAX >> 20} MiB: memfs get it by name")
         for p in large
     ]
-    return Answer(question, text, tuple(evidence), shown, tuple(laid), _coverage(corpus, scope, tree), dry_run)
+    coverage = _coverage(corpus, scope, tree)
+    return Answer(question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted)
 
 
 def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranked]:
@@ -160,16 +165,18 @@ def _bodies(corpus: Corpus, ranked: Sequence[Ranked], contents: dict[str, bytes]
 
 def _lay(
     corpus: Corpus, question: str, places: Sequence[Place], contents: dict[str, bytes], tree: Tree | None, dry_run: bool
-) -> list[LaidFile]:
+) -> tuple[list[LaidFile], tuple[Going, ...]]:
     if tree is None:
-        return [LaidFile(place.path, place.file_size, "not laid") for place in places]
+        return [LaidFile(place.path, place.file_size, "not laid") for place in places], ()
     why = f"fetch: {redact(' '.join(question.split()))[:200]}"
-    plan = diff((_wanted(place, corpus.version, why) for place in places), tree)
+    plan = diff((_wanted(place, corpus.version, why, rank) for rank, place in enumerate(places)), tree)
+    evicted = plan.evict
     outcomes = {step.wanted.path: _outcome(step) for step in plan.steps}
     if not dry_run:
         done: Applied = apply(plan, tree, contents)
+        evicted = done.evicted
         outcomes |= {step.wanted.path: _outcome(step) for step in (*done.kept, *done.refused)}
-    return [outcomes[place.path] for place in places]
+    return [outcomes[place.path] for place in places], evicted
 
 
 def _outcome(step: Step) -> LaidFile:
@@ -177,8 +184,8 @@ def _outcome(step: Step) -> LaidFile:
     return LaidFile(step.wanted.path, step.wanted.size, name, step.reason)
 
 
-def _wanted(place: Place, version: int, why: str) -> Wanted:
-    return Wanted(place.path, place.sha256, place.file_size, nanoseconds(place.mtime), version, why)
+def _wanted(place: Place, version: int, why: str, rank: int) -> Wanted:
+    return Wanted(place.path, place.sha256, place.file_size, nanoseconds(place.mtime), version, why, rank=rank)
 
 
 def _coverage(corpus: Corpus, scope: Scope, tree: Tree | None) -> Coverage:

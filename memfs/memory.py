@@ -13,6 +13,7 @@ from memfs.config import Config, load
 from memfs.corpus.location import parse
 from memfs.corpus.records import Commit, Document, FileInfo
 from memfs.workset.cache import HostCache
+from memfs.workset.space import Limits
 
 if TYPE_CHECKING:
     from memfs.add import Added
@@ -49,7 +50,10 @@ class Memory:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._cache = HostCache(config.cache_dir)
+        self._cache = HostCache(
+            config.cache_dir, max_bytes=config.cache_max_bytes, min_free_bytes=config.min_free_bytes
+        )
+        self._limits = Limits(config.max_bytes, config.min_free_bytes)
         self._mirror: Mirror | None = None
 
     @cached_property
@@ -77,6 +81,7 @@ class Memory:
             cache_dir=self.config.cache_dir,
             state_dir=self.config.state_dir,
             budget_bytes=budget_bytes,
+            limits=self._limits,
         )
 
     def status(self, directory: str | None = None) -> Status:
@@ -95,7 +100,7 @@ class Memory:
 
         root = directory or self.config.tree
         ours = None if read_mark(root) is None else self.corpus.uri
-        with Tree.open(root, self.config.state_dir, corpus=ours) as tree:
+        with Tree.open(root, self.config.state_dir, corpus=ours, limits=self._limits) as tree:
             return push(self.corpus, tree, names, cache=self._cache)
 
     def recall(
@@ -123,7 +128,7 @@ class Memory:
 
         self.refresh()
         root = directory or self.config.tree
-        with Tree.open(root, self.config.state_dir, corpus=self.corpus.uri) as tree:
+        with Tree.open(root, self.config.state_dir, corpus=self.corpus.uri, limits=self._limits) as tree:
             return fetch(
                 self.corpus, question, tree=tree, cache=self._cache, mirror=self._mirror, k=k,
                 budget_tokens=budget_tokens, scope=_scope(under, since, until),

@@ -27,7 +27,7 @@ from memfs.workset.cache import HostCache
 from memfs.workset.changes import Changes, compare
 from memfs.workset.conflict import Conflict, keep_both
 from memfs.workset.gather import gather
-from memfs.workset.manifest import Imported, Laid, Seen
+from memfs.workset.manifest import Imported, Laid, Pin, Seen
 from memfs.workset.plan import Wanted, name_fault
 from memfs.workset.tree import Tree
 
@@ -250,7 +250,7 @@ def _record(tree: Tree, work: _Work, version: int) -> None:
             row._replace(
                 version=version,
                 why=before[path].why if path in before else row.why,
-                pinned=path in before and before[path].pinned,
+                pinned=before[path].pinned if path in before else Pin.NO,
             )
             for path, row in rows.items()
         )

@@ -113,7 +113,7 @@ def refresh(corpus: Corpus, tree: Tree, *, cache: HostCache | None = None, dry_r
     if dry_run:
         replaced = [wanted.path for wanted in plan.needed()]
         conflicts |= {s.wanted.path: Conflict(s.wanted.path, "", KEPT_BOTH) for s in plan.having(Action.CONFLICT)}
-        refused |= {step.wanted.path: step.reason for step in plan.having(Action.REFUSED)}
+        refused |= {step.wanted.path: step.reason for step in plan.having(Action.REFUSED, Action.NO_ROOM)}
     else:
         replaced = _apply(plan, corpus, tree, cache, conflicts, refused)
     gone = [path for path in there if path not in stored]
@@ -123,8 +123,7 @@ def refresh(corpus: Corpus, tree: Tree, *, cache: HostCache | None = None, dry_r
         with tree.manifest.writing():
             tree.manifest.forget([*removed, *nowhere])
             tree.manifest.forget_copies([copy for copy in tree.manifest.copies() if tree.look(copy) is None])
-        for folder in {path.rpartition("/")[0] for path in removed}:
-            tree.prune(folder)
+        tree.prune({path.rpartition("/")[0] for path in removed})
     return Refreshed(
         version=corpus.version,
         unchanged=len(there) - len({*replaced, *removed, *conflicts, *refused} & there.keys()),

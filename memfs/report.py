@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from memfs.corpus.bootset import NOT_INDEXED, BootSet
 from memfs.workset.plan import Action, Plan, Step
+from memfs.workset.room import Going
 
 if TYPE_CHECKING:
     from memfs.add import Added
     from memfs.boot import Receipt
     from memfs.corpus.records import Skipped
+    from memfs.doctor import Checkup
+    from memfs.evict import Evicted
     from memfs.fetch import Answer, LaidFile
     from memfs.grep import Coverage
     from memfs.ls import Listed
+    from memfs.pin import Pinned
     from memfs.push import Pushed
     from memfs.refresh import Refreshed
     from memfs.status import Status
@@ -26,11 +30,14 @@ if TYPE_CHECKING:
 __all__ = [
     "added_text",
     "answer_text",
+    "checkup_text",
     "coverage_text",
+    "evicted_text",
     "got_text",
     "jsonable",
     "listed_text",
     "name_text",
+    "pinned_text",
     "pushed_text",
     "receipt_text",
     "refreshed_text",
@@ -47,6 +54,8 @@ def jsonable(value: Any) -> Any:
     """Return a dataclass, or a collection of them, as JSON values: times as ISO 8601 UTC, boot sets left out."""
     if isinstance(value, Step):
         return {"path": value.wanted.path, "action": value.action.value, "reason": value.reason}
+    if isinstance(value, Going):
+        return value.path
     names = _field_names(value)
     if names:
         found = {n: jsonable(item) for n in names if not isinstance(item := getattr(value, n), BootSet)}
@@ -105,6 +114,7 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
     yield from steps_text("kept", receipt.kept)
     yield from steps_text("refused", receipt.refused)
     yield from _deleted_lines(receipt.deleted)
+    yield from going_text(receipt.evicted, receipt.dry_run)
     if receipt.files_here < receipt.total_files:
         yield 'what is not here: memfs fetch "question", memfs ls --remote, memfs get PATH'
 
@@ -123,6 +133,14 @@ def _deleted_lines(deleted: Sequence[str]) -> Iterator[str]:
 def name_text(path: str) -> str:
     """Return a name as a terminal takes it: one with control characters or stray bytes in quotes, escaped."""
     return path if path.isprintable() else repr(path)
+
+
+def going_text(evicted: Sequence[Going], dry_run: bool) -> Iterator[str]:
+    """Yield what went to make room, the rest counted."""
+    if evicted:
+        word = "would evict" if dry_run else "evicted"
+        yield f"{word} to make room: {len(evicted):,} files, {size_text(sum(going.size for going in evicted))}"
+        yield from _some(f"  {going.path}" for going in evicted)
 
 
 def _some(lines: Iterable[str], most: int = LINES_MAX) -> Iterator[str]:
@@ -182,6 +200,7 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
         yield f"\nbeyond the token budget: {', '.join(e.citation for e in rest[:LINES_MAX])}"
     yield "\nfiles:"
     yield from (f"  {_file_line(file, answer.dry_run)}" for file in answer.files)
+    yield from going_text(answer.evicted, answer.dry_run)
     yield _coverage_line(answer)
 
 
@@ -235,9 +254,77 @@ def got_text(plan: Plan, done: Applied, dry_run: bool) -> str:
     needed = plan.needed()
     count, size = (len(needed), sum(w.size for w in needed)) if dry_run else (done.written, done.bytes_written)
     word = "would write" if dry_run else "wrote"
-    first = f"{word} {count:,} files, {size_text(size)}; {len(plan.steps) - len(needed):,} were here or kept"
+    away = plan.having(Action.REFUSED, Action.NO_ROOM)
+    first = (
+        f"{word} {count:,} files, {size_text(size)}; {len(plan.steps) - len(needed) - len(away):,} were here or kept"
+    )
     kept = steps_text("kept", plan.having(Action.EDITED, Action.CONFLICT))
-    return "\n".join([first, *kept, *steps_text("refused", plan.having(Action.REFUSED))])
+    refused = steps_text("refused", plan.having(Action.REFUSED))
+    no_room = steps_text("not laid", plan.having(Action.NO_ROOM))
+    evicted = going_text(plan.evict if dry_run else done.evicted, dry_run)
+    return "\n".join([first, *kept, *refused, *no_room, *evicted])
+
+
+def pinned_text(pinned: Pinned, word: str) -> str:
+    """Return what a pin or an unpin did, or would do."""
+    return "\n".join(_pinned_lines(pinned, word))
+
+
+def _pinned_lines(pinned: Pinned, word: str) -> Iterator[str]:
+    did = f"would {word}" if pinned.dry_run else f"{word}ned"
+    before = f"; {len(pinned.unchanged):,} were so before" if pinned.unchanged else ""
+    laid = f", {len(pinned.laid):,} of them laid first" if pinned.laid else ""
+    yield f"{did} {len(pinned.changed):,} files{laid}{before}"
+    yield from _some(f"  {path}" for path in pinned.changed)
+    yield from _some(f"not pinned: {step.wanted.path}: {step.reason}" for step in pinned.not_pinned)
+    if pinned.evicted:
+        yield f"{'would evict' if pinned.dry_run else 'evicted'} to make room:"
+        yield from _some(f"  {path}" for path in pinned.evicted)
+    now = "pinned now" if pinned.dry_run else "pinned here"
+    yield f"{now}: {pinned.pinned_files:,} files, {size_text(pinned.pinned_bytes)}"
+
+
+def evicted_text(evicted: Evicted) -> str:
+    """Return what an evict did, or would do."""
+    return "\n".join(_evicted_lines(evicted))
+
+
+def _evicted_lines(evicted: Evicted) -> Iterator[str]:
+    did = "would evict" if evicted.dry_run else "evicted"
+    left = "would be left" if evicted.dry_run else "are here"
+    yield (
+        f"{did} {len(evicted.evicted):,} files, {evicted.bytes_freed:,} bytes; "
+        f"{evicted.files_here:,} files, {evicted.bytes_here:,} bytes {left}"
+    )
+    yield from _some(f"  {path}" for path in evicted.evicted)
+    if evicted.to_bytes is not None and evicted.bytes_here > evicted.to_bytes:
+        yield f"still {evicted.bytes_here - evicted.to_bytes:,} bytes over: what is left is pinned or yours"
+    yield from _some(f"kept: {kept.path}: {kept.reason}" for kept in evicted.kept)
+    if evicted.evicted and not evicted.dry_run:
+        yield "they come back with memfs get or fetch, as the corpus has them then"
+
+
+def checkup_text(checkup: Checkup) -> str:
+    """Return the findings, the problems last, and what to do about them."""
+    return "\n".join(_checkup_lines(checkup))
+
+
+def _checkup_lines(checkup: Checkup) -> Iterator[str]:
+    for finding in sorted(checkup.findings, key=lambda f: f.severity == "problem" and not f.fixed):
+        mark = "fixed" if finding.fixed else finding.severity
+        yield f"{mark:<9}{finding.where}: {finding.what}"
+        yield from _some(f"           {name}" for name in finding.names)
+        if finding.repair:
+            by = ("--fix did: " if finding.fixed else "--fix: ") if finding.fixable else "to do: "
+            yield f"           {by}{finding.repair}"
+    left = sum(f.severity == "problem" and not f.fixed for f in checkup.findings)
+    fixable = sum(f.fixable and not f.fixed for f in checkup.findings)
+    fixed = sum(f.fixed for f in checkup.findings)
+    yield (
+        f"{left:,} problems"
+        + (f", {fixed:,} fixed" if fixed else "")
+        + (f"; memfs doctor --fix would mend {fixable:,} of these findings" if fixable and not checkup.fix else "")
+    )
 
 
 def status_text(status: Status) -> str:

@@ -276,7 +276,11 @@ class _Resident:
 
         with self._lock:
             if self._cache is None:
-                self._cache = HostCache(self._config.cache_dir)
+                self._cache = HostCache(
+                    self._config.cache_dir,
+                    max_bytes=self._config.cache_max_bytes,
+                    min_free_bytes=self._config.min_free_bytes,
+                )
             return self._cache
 
 

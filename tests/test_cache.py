@@ -6,6 +6,7 @@ import os
 import pickle
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -179,3 +180,93 @@ def test_damaged_database(cache: HostCache) -> None:
     cache.keep({sha256(SMALL): SMALL})
     assert cache.read([sha256(SMALL)]) == {}
     assert cache.has([sha256(SMALL)]) == frozenset()
+
+
+def age(cache: HostCache, ages_s: dict[str, float]) -> None:
+    """Make the database say that the blobs were last used so long ago."""
+    for sha, seconds in ages_s.items():
+        tamper(cache, "UPDATE Cache SET access_time = ? WHERE key = ?", time.time() - seconds, sha)
+
+
+def used(cache: HostCache) -> dict[str, float]:
+    with closing(sqlite3.connect(os.path.join(cache.folder, "blobs", "cache.db"))) as database:
+        return dict(database.execute("SELECT key, access_time FROM Cache"))
+
+
+class TestLimit:
+    @pytest.mark.parametrize("size", [2_000, 50_000])
+    def test_least_recently_used_goes(self, tmp_path: Path, size: int) -> None:
+        """Over the limit, the blobs used longest ago go, in the database or in files, and no more than needed."""
+        contents = {sha256(data): data for n in range(40) if (data := bytes([n]) * size)}
+        names = list(contents)
+        with closing(HostCache(str(tmp_path / "cache"))) as cache:
+            cache.keep(contents)
+            full = cache.blob_bytes()
+            age(cache, {name: 1_000 - n for n, name in enumerate(names)})
+        with closing(HostCache(str(tmp_path / "cache"), max_bytes=full)) as cache:
+            new = b"new" * (size // 3)
+            cache.keep({sha256(new): new})
+            assert cache.blob_bytes() <= full
+            left = cache.has(names)
+            assert left == frozenset(names[len(names) - len(left) :])
+            assert 25 <= len(left) < 40
+            assert cache.read([sha256(new)]) == {sha256(new): new}
+            on_disk = sum(file.stat().st_size for file in Path(cache.folder, "blobs").rglob("*.val"))
+            assert on_disk == (len(left) + 1) * size - (size - len(new)) if size > 40_000 else on_disk == 0
+
+    def test_one_large_batch(self, tmp_path: Path) -> None:
+        """A batch of more than the limit fills it, and does not empty it."""
+        contents = {sha256(data): data for n in range(100) if (data := bytes([n]) * 10_000)}
+        with closing(HostCache(str(tmp_path / "cache"), max_bytes=600_000)) as cache:
+            cache.keep(contents)
+            assert cache.blob_bytes() <= 600_000
+            assert len(cache.has(list(contents))) > 20
+
+    def test_larger_than_the_limit(self, tmp_path: Path) -> None:
+        """A value larger than the limit is not kept, and pushes nothing out."""
+        with closing(HostCache(str(tmp_path / "cache"), max_bytes=300_000)) as cache:
+            cache.keep({sha256(SMALL): SMALL})
+            huge = b"h" * 300_001
+            cache.keep({sha256(huge): huge})
+            assert cache.has([sha256(SMALL), sha256(huge)]) == {sha256(SMALL)}
+
+    def test_limit_is_this_processs(self, tmp_path: Path) -> None:
+        """The limit is what this process was given, not what an earlier one left in the database."""
+        with closing(HostCache(str(tmp_path / "cache"), max_bytes=10)) as cache:
+            cache.keep({sha256(SMALL): SMALL, sha256(LARGE): LARGE})
+            assert cache.has([sha256(LARGE)]) == frozenset()
+        with closing(HostCache(str(tmp_path / "cache"))) as cache:
+            cache.keep({sha256(LARGE): LARGE})
+            assert cache.read([sha256(LARGE)]) == {sha256(LARGE): LARGE}
+
+    def test_a_read_costs_a_write_once_a_day(self, cache: HostCache) -> None:
+        """A blob read again the same day is not written to; after a day its last use is noted."""
+        cache.keep({sha256(SMALL): SMALL, sha256(LARGE): LARGE})
+        age(cache, {sha256(SMALL): 3_600, sha256(LARGE): 90_000})
+        before = used(cache)
+        cache.read([sha256(SMALL), sha256(LARGE)])
+        after = used(cache)
+        assert after[sha256(SMALL)] == before[sha256(SMALL)]
+        assert after[sha256(LARGE)] > time.time() - 60
+
+    def test_floor(self, tmp_path: Path) -> None:
+        """Nothing is kept, blob or map, that would leave the disk below its floor; what is there is still read."""
+        with closing(HostCache(str(tmp_path / "cache"))) as cache:
+            cache.keep({sha256(SMALL): SMALL})
+        with closing(HostCache(str(tmp_path / "cache"), min_free_bytes=1 << 49)) as cache:
+            cache.keep({sha256(LARGE): LARGE})
+            cache.keep_boot("s3://b/x", BootCopy(b"data", "etag"))
+            assert cache.boot_copy("s3://b/x") is None
+            assert cache.has([sha256(SMALL), sha256(LARGE)]) == {sha256(SMALL)}
+            assert cache.read([sha256(SMALL)]) == {sha256(SMALL): SMALL}
+
+    def test_blob_bytes(self, cache: HostCache) -> None:
+        """Counts the blobs only, and makes no folder to find out."""
+        assert cache.blob_bytes() == 0
+        assert not os.path.exists(cache.folder)
+        cache.keep({sha256(LARGE): LARGE})
+        before = cache.blob_bytes()
+        assert len(LARGE) < before < len(LARGE) + 200_000
+        os.makedirs(os.path.join(cache.folder, "flat"))
+        Path(cache.folder, "flat", "x").write_bytes(bytes(1 << 20))
+        assert cache.blob_bytes() == before

@@ -18,7 +18,10 @@ from memfs.corpus.table import Corpus
 from memfs.testing import Proxy, free_port
 
 Run = Callable[..., Ran]
-COMMANDS = ["init", "add", "boot", "fetch", "get", "ls", "status", "diff", "push", "refresh", "export", "config"]
+COMMANDS = [
+    "init", "add", "boot", "fetch", "grep", "get", "pin", "unpin", "evict", "ls", "status", "diff", "push", "refresh",
+    "export", "serve", "doctor", "config",
+]  # fmt: skip
 SECRET = "hunter2-Zx9-secret"
 
 
@@ -30,7 +33,7 @@ def ready(filled: Corpus, monkeypatch: pytest.MonkeyPatch) -> Corpus:
 
 
 def test_the_walk(memfs: Run, tmp_path: Path) -> None:
-    """init, add, boot, fetch, get, ls, status, export, config: each ends well and says what it did."""
+    """init, add, boot, fetch, get, pin, ls, status, evict, doctor and the rest: each ends well, says what it did."""
     source = tmp_path / "source"
     for path, text in NOTES.items():
         (source / path).parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +63,10 @@ def test_the_walk(memfs: Run, tmp_path: Path) -> None:
     assert "sent 1 files" in memfs("push", "notes").out
     assert memfs("export", "out").code == 0
     assert tree_of("out") == {path: text.encode() for path, text in NOTES.items()}
+    assert memfs("pin", "notes/deploy.md").code == 0
+    assert memfs("unpin", ".").code == 0
+    assert memfs("doctor").code == 0
+    assert "evicted 7 files" in memfs("evict", "--all").out
     assert ".memfs.toml" in memfs("config").out
 
 
@@ -80,6 +87,10 @@ def test_json(memfs: Run, ready: Corpus, tmp_path: Path) -> None:
     assert memfs("fetch", "deployment", "--json").json["evidence"][0]["path"] == "notes/deploy.md"
     assert memfs("fetch", "xylophone zeppelin", "--json").json["evidence"] == []
     assert memfs("get", "notes", "--json").json["written"] == 0
+    assert memfs("pin", "notes", "--json").json["pinned_files"] == 7
+    assert memfs("unpin", "notes", "--json").json["changed"] == ["notes/deploy.md", "notes/people/ana.md"]
+    assert memfs("evict", "notes", "--dry-run", "--json").json["evicted"] == ["notes/deploy.md", "notes/people/ana.md"]
+    assert memfs("doctor", "--json").json["fix"] is False
     assert {item["path"] for item in memfs("ls", "--json").json} >= set(NOTES)
     assert memfs("status", "--json").json["clean"] == 6
     assert memfs("status", "--remote", "--json").json["stale"] == []
@@ -124,6 +135,10 @@ def test_print_index(memfs: Run, ready: Corpus) -> None:
         ("push --tree {empty} --corpus {filled}", 4, "not a memfs tree"),
         ("push --tree {empty} --corpus {none}", 4, "no such folder"),
         ("refresh --tree {empty} --corpus {filled}", 4, "not a memfs tree"),
+        ("unpin x --tree {empty}", 4, "not a memfs tree"),
+        ("evict --all --tree {empty}", 4, "not a memfs tree"),
+        ("pin x --dry-run --tree {empty} --corpus {filled}", 4, "not a memfs tree"),
+        ("boot --corpus {filled} --max-size lots", 2, "no size"),
         ("export {full} --corpus {filled}", 3, "not an empty folder"),
         ("export out --at 999 --corpus {filled}", 4, "no version 999"),
     ],
@@ -163,6 +178,8 @@ def test_dry_runs(memfs: Run, ready: Corpus, tmp_path: Path) -> None:
     assert not Path("out").exists()
     memfs("boot", "--budget", "0")
     assert "would write" in memfs("get", ".", "--dry-run").out
+    assert "would pin" in memfs("pin", ".", "--dry-run").out
+    assert "would evict" in memfs("evict", "--all", "--dry-run").out
     assert "dry run" in memfs("fetch", "deployment", "--dry-run").out
     assert "would be replaced" in memfs("refresh", "--dry-run").out
     assert tree_of("memory") == {}

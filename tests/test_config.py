@@ -34,6 +34,7 @@ def test_defaults(env: dict[str, str], home: Path, tmp_path: Path) -> None:
     assert config.cache_dir == str(home / ".cache/memfs")
     assert config.state_dir == str(home / ".local/state/memfs")
     assert (config.budget_bytes, config.embedder, config.index_tokens) == (None, None, 1500)
+    assert (config.max_bytes, config.cache_max_bytes, config.min_free_bytes) == (None, 4 << 30, None)
     assert origins(config)["corpus"] == "not set"
     assert origins(config)["tree"] == "default"
     with pytest.raises(ConfigError) as caught:
@@ -75,7 +76,16 @@ def test_a_tree_names_its_corpus(env: dict[str, str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['tree = "../out"', 'tree = "/tmp/out"', 'tree = "link/sub"', 'cache_dir = "c"', 'state_dir = "s"']
+    "text",
+    [
+        'tree = "../out"',
+        'tree = "/tmp/out"',
+        'tree = "link/sub"',
+        'cache_dir = "c"',
+        'state_dir = "s"',
+        "cache_max_size = 0",
+        "min_free = 0",
+    ],
 )
 def test_a_strangers_project(env: dict[str, str], tmp_path: Path, text: str) -> None:
     """A settings file that came with a repository leads no write out of it, not through a symlink either."""
@@ -85,6 +95,20 @@ def test_a_strangers_project(env: dict[str, str], tmp_path: Path, text: str) -> 
     with pytest.raises(ConfigError) as caught:
         load({}, env, str(tmp_path / "p"))
     assert str(file) in caught.value.message
+
+
+def test_room(env: dict[str, str], tmp_path: Path) -> None:
+    """The limits from a flag, the environment and a project's file; `none` lifts one, in any case far above a disk."""
+    write(tmp_path / ".memfs.toml", 'max_size = "10k"\n')
+    assert load({}, env, str(tmp_path)).max_bytes == 10 << 10
+    env |= {"MEMFS_MAX_SIZE": "20k", "MEMFS_CACHE_MAX_SIZE": "1MB", "MEMFS_MIN_FREE": "5m"}
+    found = load({}, env, str(tmp_path))
+    assert (found.max_bytes, found.cache_max_bytes, found.min_free_bytes) == (20 << 10, 1 << 20, 5 << 20)
+    assert origins(found)["min_free"] == "MEMFS_MIN_FREE"
+    assert load({"max_size": "0"}, env, str(tmp_path)).max_bytes == 0
+    assert (load({"max_size": "none"}, env, str(tmp_path)).max_bytes or 0) >= 1 << 50
+    with pytest.raises(ConfigError, match="min_free"):
+        load({}, env | {"MEMFS_MIN_FREE": "none"}, str(tmp_path))
 
 
 def test_a_projects_own_tree(env: dict[str, str], tmp_path: Path) -> None:

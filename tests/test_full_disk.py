@@ -130,3 +130,34 @@ def test_full_cache_and_state(
     ran = memfs("boot", str(tmp_path / "second"), "--corpus", corpus.uri)
     assert ran.code == 9
     assert "hint: " in ran.err
+
+
+def test_evicts_before_it_is_full(disk: Path, corpus: Corpus, memfs: Run) -> None:
+    """On a disk near its floor, what was fetched before makes room for what is asked for now."""
+    root = disk / "memory"
+    assert memfs("boot", str(root), "--budget", "0", "--corpus", corpus.uri).code == 0
+    names = sorted(info.path for info in corpus.files())
+    first, second = names[:50], names[50:100]
+    assert memfs("get", *first, "--tree", str(root), "--corpus", corpus.uri).code == 0
+    with corpus.writing():
+        corpus.commit([document(path, long_text("large" + path, 180)) for path in second])
+    for at in range(0, 50, 10):
+        ran = memfs("get", *second[at : at + 10], "--tree", str(root), "--corpus", corpus.uri)
+        assert ran.code == 0, ran.err
+    here = set(tree_of(root))
+    assert set(second) <= here
+    assert len(here & set(first)) < 50
+    assert memfs("status", "--tree", str(root), "--json").json["deleted"] == []
+
+
+def test_floor(disk: Path, corpus: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A floor that is set is left free, and the error says which it was."""
+    monkeypatch.setenv("MEMFS_MIN_FREE", "300k")
+    root = disk / "memory"
+    ran = memfs("boot", str(root), "--corpus", corpus.uri)
+    check(ran, root, corpus)
+    assert "above the floor of 307,200 bytes" in ran.err
+    assert "MEMFS_MIN_FREE" in ran.err
+    status = os.statvfs(disk)
+    assert status.f_bavail * status.f_frsize >= 300 << 10
+    assert len(tree_of(root)) > 10

@@ -25,6 +25,7 @@ from memfs.corpus.table import Corpus
 from memfs.push import Pushed, push
 from memfs.refresh import refresh
 from memfs.status import status
+from memfs.workset.manifest import Pin
 from memfs.workset.tree import Tree
 
 FILES = 24
@@ -40,7 +41,7 @@ def counted(function):
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*args, **options)
     return call
-for name in ("link", "rename", "replace", "open", "write", "unlink", "mkdir", "utime"):
+for name in ("link", "rename", "replace", "open", "write", "unlink", "mkdir", "rmdir", "utime"):
     setattr(os, name, counted(getattr(os, name)))
 sys.argv = ["memfs", *sys.argv[2:]]
 try:
@@ -278,6 +279,57 @@ def test_every_step_is_reached(corpus: Corpus, tmp_path: Path) -> None:
     assert killed_at(70, "refresh", "--tree", str(root), "--corpus", corpus.uri)
     assert not killed_at(100_000, "push", "--tree", str(root), "--corpus", corpus.uri)
     assert not killed_at(100_000, "refresh", "--tree", str(root), "--corpus", corpus.uri)
+
+
+def check_agreed(root: Path, corpus: Corpus, mine: dict[str, bytes], tmp_path: Path) -> None:
+    """Right after the kill, manifest and disk agree: nothing that memfs removed is said to be deleted or edited."""
+    check_visible(root, corpus, mine)
+    with Tree.open(str(root), str(tmp_path / "state")) as tree:
+        said = status(tree, corpus.uri)
+    assert {*said.modified, *said.new} == set(mine)
+    assert said.deleted == ()
+
+
+# The first calls open the tree; then one a file, and its folder in the end.
+@pytest.mark.parametrize("call", [*range(1, 16), 20, 24, 27, 28, 29, 30, 31, 32])
+def test_evict(call: int, corpus: Corpus, tmp_path: Path) -> None:
+    """Killed at the nth change of the disk, an evict leaves manifest and tree in agreement, and edits."""
+    root = tmp_path / "memory"
+    boot(corpus.uri, str(root), cache_dir=str(tmp_path / "cache"), state_dir=str(tmp_path / "state"))
+    mine = edit(root)
+    with Tree.open(str(root), str(tmp_path / "state")) as tree, tree.manifest.writing():
+        tree.manifest.pin(tree.manifest.all(), Pin.NO)
+    killed_at(call, "evict", "--all", "--tree", str(root))
+    check_agreed(root, corpus, mine, tmp_path)
+    killed_at(100_000, "evict", "--all", "--tree", str(root))
+    assert tree_of(root) == mine
+    with Tree.open(str(root), str(tmp_path / "state")) as tree:
+        assert tree.manifest.pending() == []
+        assert set(tree.manifest.all()) == set(mine) - {"notes/d2/own.md"}
+    check_mended(root, corpus, mine, tmp_path)
+
+
+@pytest.mark.parametrize("call", [10, 14, 18, 20, 21, 22, 23, 24, 25, 26, 28, 30, 34, 40, 50, 60, 75])
+def test_boot_that_evicts(call: int, corpus: Corpus, tmp_path: Path) -> None:
+    """So does a boot that makes room for its map."""
+    root = tmp_path / "memory"
+    boot(corpus.uri, str(root), cache_dir=str(tmp_path / "cache"), state_dir=str(tmp_path / "state"))
+    mine = edit(root)
+    with Tree.open(str(root), str(tmp_path / "state")) as tree, tree.manifest.writing():
+        tree.manifest.pin(tree.manifest.all(), Pin.NO)
+    with corpus.writing():
+        corpus.commit([document(f"knowledge/{n:02d}.md", long_text(f"one{n}", 60)) for n in range(6)])
+    limit = str(sum(map(len, tree_of(root).values())) // 2)
+    before = set(tree_of(root))
+    killed_at(call, "boot", str(root), "--budget", "20k", "--max-size", limit, "--corpus", corpus.uri)
+    gone = before - set(tree_of(root))
+    assert gone or call < 26
+    check_agreed(root, corpus, mine, tmp_path)
+    assert not killed_at(100_000, "boot", str(root), "--budget", "20k", "--max-size", limit, "--corpus", corpus.uri)
+    assert sum(map(len, tree_of(root).values())) <= int(limit)
+    check_agreed(root, corpus, mine, tmp_path)
+    assert not killed_at(100_000, "boot", str(root), "--max-size", "none", "--corpus", corpus.uri)
+    check_mended(root, corpus, mine, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(4))

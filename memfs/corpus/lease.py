@@ -28,7 +28,7 @@ from memfs.corpus.location import Location
 from memfs.corpus.objects import Objects
 from memfs.errors import ConflictError, CorruptError, DiskError, MemfsError, NotFoundError
 
-__all__ = ["Lease", "hold"]
+__all__ = ["TTL_S", "Lease", "hold", "holder"]
 
 TTL_S = 15.0
 WAIT_S = 120.0
@@ -82,6 +82,35 @@ def hold(location: Location, objects: Objects, *, wait_s: float = WAIT_S) -> Ite
         yield lease
     finally:
         lease.release()
+
+
+def holder(location: Location, objects: Objects) -> str | None:
+    """Return who holds the corpus's lease now, without taking it; None for nobody.
+
+    Raises:
+        CorruptError: the lease object is not readable.
+    """
+    if not location.is_local:
+        try:
+            fetched = objects.read(KEY)
+        except NotFoundError:
+            return None
+        assert fetched is not None
+        record = _decode(fetched.data)
+        return record.owner if record.held else None
+    import fcntl
+
+    try:
+        fd = os.open(os.path.join(location.uri, LOCK_FILE), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return "a process on this machine"
+    finally:
+        os.close(fd)
+    return None
 
 
 @contextmanager

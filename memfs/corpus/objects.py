@@ -116,6 +116,19 @@ class Objects:
         except (oe.BaseError, OSError) as error:
             raise explain(error, self.uri) from error
 
+    def modified(self, key: str) -> float:
+        """Return when the object was last written by the store's own clock, seconds since the epoch.
+
+        Raises:
+            NotFoundError: no such object.
+        """
+        try:
+            return float(obstore.head(self._store, key)["last_modified"].timestamp())
+        except FileNotFoundError as error:
+            raise NotFoundError(f"{self.uri}/{key}: no such object") from error
+        except (oe.BaseError, OSError) as error:
+            raise explain(error, self.uri) from error
+
     def any_below(self, prefix: str) -> bool:
         """Return whether any object's key starts with the folder `prefix`, in one request."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 import pyarrow as pa
@@ -130,7 +130,10 @@ def tombstones(known: Iterable[tuple[Known, int]], schema: pa.Schema) -> pa.Tabl
 
 
 def known_files(rows: pa.Table) -> dict[str, Known]:
-    """Group rows (path, path_key, seq, file_sha256, kind) into one `Known` per path key."""
+    """Group rows (path, path_key, seq, file_sha256, kind) into one `Known` per path key.
+
+    A file that is not whole has no hash: adding it again replaces it.
+    """
     found: dict[str, Known] = {}
     for row in rows.to_pylist():
         key, live = row["path_key"], row["kind"] != TOMBSTONE
@@ -141,7 +144,7 @@ def known_files(rows: pa.Table) -> dict[str, Known]:
             sha256 = row["file_sha256"].hex() if live else before.sha256
             path = row["path"] if live else before.path
             found[key] = Known(path, sha256, max(before.rows, row["seq"] + 1), live or before.live)
-    return found
+    return found | {key: replace(found[key], sha256="") for key in mixed_files(rows)}
 
 
 def mixed_files(rows: pa.Table) -> set[str]:

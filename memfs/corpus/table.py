@@ -313,6 +313,11 @@ class Corpus:
         rows = self._select(None, columns, row_ids=row_ids)
         return rows.filter(pc.not_equal(rows["kind"], TOMBSTONE))
 
+    def every_row(self, columns: list[str], *, path: str | None = None) -> pa.Table:
+        """Return all rows, or those of one path, tombstones included, with Lance's `_rowid`."""
+        where = None if path is None else f"path_key = {_quoted(paths.fold(path))}"
+        return self._select(where, columns, row_ids=True)
+
     def catalog(self) -> Catalog:
         """Return what is known of every passage but its text, in memory; loaded once a version."""
         if self._catalog is None or self._catalog.version != self.version:
@@ -581,7 +586,34 @@ class Corpus:
                     self._table.delete(f"path_key IN ({', '.join(map(_quoted, mixed))})")
                     self._send(data.filter(pc.is_in(data["path_key"], pa.array(mixed))), append=True)
 
+    def drop_rows(self, row_ids: Sequence[int]) -> None:
+        """Delete the rows with Lance's `row_ids` at this version, in one commit. Call it inside `writing`."""
+        try:
+            self._table.delete(f"_rowid IN ({', '.join(map(str, row_ids))})")
+        except (RuntimeError, OSError, ValueError) as error:
+            raise explain(error, self.uri) from error
+
+    def put_rows(self, rows: pa.Table) -> None:
+        """Insert or replace whole rows by id, in one commit. Call it inside `writing`."""
+        self._send(rows.cast(self._table.schema), append=False)
+
+    def columns(self) -> list[str]:
+        """Return the names of all columns."""
+        return list(self._table.schema.names)
+
+    def older_versions(self) -> list[int]:
+        """Return the versions before this one that are still kept, newest first."""
+        kept = (int(each["version"]) for each in self._call(self._table.list_versions))
+        return sorted((version for version in kept if 1 < version < self.version), reverse=True)
+
     # -- indices -----------------------------------------------------------------
+
+    def tail_rows(self) -> int:
+        """Return how many rows the word or vector index has not seen yet; all of them where there is no index."""
+        indexed = self._indexed_columns()
+        if "terms" not in indexed:
+            return int(self._call(self._table.count_rows))
+        return _tail_rows(indexed.values())
 
     def _indexed_columns(self) -> dict[str, Any]:
         return {index.columns[0]: index for index in self._call(self._table.list_indices)}

@@ -1,8 +1,9 @@
 """Carry out a plan: the only code that writes files into a tree.
 
-Order: the manifest learns what is coming, the files are put in place one by one
-(each whole, or not at all), the manifest settles. Killed at any point, every file in
-the tree is a whole one, and the manifest knows it.
+Order: the manifest learns what is coming and what goes, what goes is removed, the files
+are put in place one by one (each whole, or not at all), the manifest settles. Killed at
+any point, every file in the tree is a whole one, and the manifest knows it; what a
+killed run left unsettled, the next one settles.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import errno
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from memfs.errors import CorruptError, DiskError
-from memfs.workset.manifest import Laid, Manifest, Seen
+from memfs.workset.manifest import GOING, Laid, Manifest, Pin, Seen
 from memfs.workset.plan import Action, Plan, Step, Wanted
+from memfs.workset.room import Going
+from memfs.workset.space import Space
 from memfs.workset.tree import Tree
 
-__all__ = ["Applied", "apply"]
+__all__ = ["Applied", "Unsettled", "apply", "recover", "unsettled"]
 
 
 class Applied(NamedTuple):
@@ -29,6 +32,9 @@ class Applied(NamedTuple):
     kept: tuple[Step, ...]
     """Local edits and conflicts: left as they are."""
     refused: tuple[Step, ...]
+    """Not laid, for lack of room too; `reason` says why."""
+    evicted: tuple[Going, ...] = ()
+    """What went to make room."""
 
 
 def apply(plan: Plan, tree: Tree, contents: Mapping[str, bytes]) -> Applied:
@@ -36,25 +42,103 @@ def apply(plan: Plan, tree: Tree, contents: Mapping[str, bytes]) -> Applied:
 
     Raises:
         CorruptError: bytes do not match their hash; nothing of that file is written.
-        DiskError: the disk is full or refuses; files laid so far stay, and are known.
+        DiskError: the disk is full, at its floor, or refuses; files laid so far stay, and are known.
     """
     steps = plan.having(Action.WRITE, Action.REPLACE)
     for step in steps:
         _verify(step.wanted, contents[step.wanted.path])
     now = int(time.time())
     known_steps = plan.having(Action.ADOPT, Action.PRESENT)
-    before = _announce(tree, steps, known_steps, now)
+    before = _announce(tree, steps, known_steps, plan.evict, now)
     settled: list[Laid] = []
+    evicted: list[Going] = []
     kept = list(plan.having(Action.EDITED, Action.CONFLICT))
-    refused = list(plan.having(Action.REFUSED))
+    refused = list(plan.having(Action.REFUSED, Action.NO_ROOM))
     try:
+        for going in plan.evict:
+            _evict(going, tree, evicted)
+        disk = tree.space()
         for step in steps:
-            _lay(step, tree, contents, now, settled, kept, refused)
+            disk = _above_floor(disk, step, tree)
+            _lay(step, tree, contents, now, before.get(step.wanted.path), settled, kept, refused)
     finally:
         known = [_known(step, before.get(step.wanted.path), now) for step in known_steps]
-        _settle(tree.manifest, before, steps, [*settled, *known])
+        gone = {going.path for going in evicted}
+        unevicted = [before[g.path] for g in plan.evict if g.path in before and g.path not in gone]
+        _settle(tree.manifest, before, steps, [*settled, *known, *unevicted], evicted)
         _hear(tree.manifest, plan.having(Action.CONFLICT))
-    return Applied(len(settled), sum(f.size for f in settled), tuple(kept), tuple(refused))
+    tree.prune({going.path.rpartition("/")[0] for going in evicted})
+    return Applied(len(settled), sum(f.size for f in settled), tuple(kept), tuple(refused), tuple(evicted))
+
+
+class Unsettled(NamedTuple):
+    """A row that a killed run announced, and what it has to become: `row` is None where it goes."""
+
+    path: str
+    was: str
+    row: Laid | None
+
+
+def unsettled(tree: Tree, spare: Collection[str] = ()) -> Iterator[Unsettled]:
+    """Yield what a killed run left in the manifest, `spare` left out, and what is so now."""
+    waiting = [path for path in tree.manifest.pending() if path not in spare]
+    for path, row in tree.manifest.some(waiting).items():
+        what = "was being removed" if row.pending == GOING else "was being written"
+        yield Unsettled(path, what, _as_found(tree, row))
+
+
+def _as_found(tree: Tree, row: Laid) -> Laid | None:
+    found = tree.look(row.path)
+    was_here = row.seen is not None
+    if not isinstance(found, Seen):
+        # Evicted, or never written; a file that lay there before and is gone was deleted by the user.
+        return None if row.pending == GOING or not was_here else row._replace(pending=None)
+    on_disk = tree.sha256(row.path)
+    if on_disk == row.pending:
+        return row._replace(sha256=on_disk, size=found.size, seen=found, pending=None)
+    if on_disk == row.sha256:
+        return row._replace(seen=found, pending=None)
+    # The user's: an edit of what was laid, or a file of their own.
+    return row._replace(pending=None) if was_here else None
+
+
+def recover(tree: Tree, spare: Collection[str] = ()) -> int:
+    """Settle what a killed run left in the manifest, `spare` left out; return how many rows. Inside `writing()`."""
+    found = list(unsettled(tree, spare))
+    tree.manifest.record(left.row for left in found if left.row is not None)
+    tree.manifest.forget(left.path for left in found if left.row is None)
+    return len(found)
+
+
+def _evict(going: Going, tree: Tree, evicted: list[Going]) -> None:
+    try:
+        tree.remove(going.path, going.seen)
+    except FileNotFoundError:
+        return
+    except (FileExistsError, NotADirectoryError):
+        # Written to since the plan was made: it is the user's now.
+        return
+    except OSError as error:
+        raise _disk_error(error, tree.root) from error
+    evicted.append(going)
+
+
+def _above_floor(disk: Space, step: Step, tree: Tree) -> Space:
+    """Return what is left once the step's file is written; the disk is asked anew only when it looks full.
+
+    Raises:
+        DiskError: the file would leave less than the floor.
+    """
+    need = disk.on_disk(step.wanted.size)
+    if need > disk.usable_bytes:
+        disk = tree.space()
+        if need > disk.usable_bytes:
+            raise DiskError(
+                f"{tree.root}: no space left on the device above the floor of {disk.floor_bytes:,} bytes "
+                f"({disk.free_bytes:,} are free)",
+                hint="make room (memfs evict --all drops what can be fetched again), or lower MEMFS_MIN_FREE",
+            )
+    return disk._replace(free_bytes=disk.free_bytes - need)
 
 
 def _verify(wanted: Wanted, data: bytes) -> None:
@@ -64,9 +148,13 @@ def _verify(wanted: Wanted, data: bytes) -> None:
         )
 
 
-def _announce(tree: Tree, steps: tuple[Step, ...], known_steps: tuple[Step, ...], now: int) -> dict[str, Laid]:
-    """Write the pending rows; return the rows as they were."""
-    before = tree.manifest.some(step.wanted.path for step in (*steps, *known_steps))
+def _announce(
+    tree: Tree, steps: tuple[Step, ...], known_steps: tuple[Step, ...], evict: tuple[Going, ...], now: int
+) -> dict[str, Laid]:
+    """Write the pending rows, and settle what a killed run left; return the rows as they were."""
+    planned = {*(step.wanted.path for step in (*steps, *known_steps)), *(going.path for going in evict)}
+    before = tree.manifest.some(planned)
+    left = tree.manifest.pending()
     coming = []
     for step in steps:
         old = before.get(step.wanted.path)
@@ -75,14 +163,16 @@ def _announce(tree: Tree, steps: tuple[Step, ...], known_steps: tuple[Step, ...]
             if old
             else _laid(step.wanted, now, None)._replace(pending=step.wanted.sha256)
         )
-    if coming:
+    coming += [before[going.path]._replace(pending=GOING) for going in evict if going.path in before]
+    if coming or left:
         with tree.manifest.writing():
+            recover(tree, planned)
             tree.manifest.record(coming)
     return before
 
 
 def _lay(
-    step: Step, tree: Tree, contents: Mapping[str, bytes], now: int,
+    step: Step, tree: Tree, contents: Mapping[str, bytes], now: int, old: Laid | None,
     settled: list[Laid], kept: list[Step], refused: list[Step],
 ) -> None:  # fmt: skip
     wanted = step.wanted
@@ -99,7 +189,8 @@ def _lay(
     except OSError as error:
         raise _disk_error(error, tree.root) from error
     else:
-        settled.append(_laid(wanted, now, seen))
+        row = _laid(wanted, now, seen)
+        settled.append(row._replace(pinned=_pin(old, row)))
 
 
 def _disk_error(error: OSError, root: str) -> DiskError:
@@ -127,7 +218,7 @@ def _known(step: Step, old: Laid | None, now: int) -> Laid:
     fresh = _laid(step.wanted, now, step.seen)
     if old is None:
         return fresh
-    return fresh._replace(why=old.why, pinned=old.pinned or fresh.pinned, version=max(old.version, fresh.version))
+    return fresh._replace(why=old.why, pinned=_pin(old, fresh), version=max(old.version, fresh.version))
 
 
 def _hear(manifest: Manifest, conflicts: tuple[Step, ...]) -> None:
@@ -138,10 +229,22 @@ def _hear(manifest: Manifest, conflicts: tuple[Step, ...]) -> None:
                 manifest.hear([(step.wanted.path, step.wanted.sha256)], step.wanted.version)
 
 
-def _settle(manifest: Manifest, before: Mapping[str, Laid], steps: tuple[Step, ...], rows: list[Laid]) -> None:
+def _pin(old: Laid | None, fresh: Laid) -> Pin:
+    """The stronger of two: a user's pin outlasts the map's."""
+    return fresh.pinned if old is None else max(old.pinned, fresh.pinned)
+
+
+def _settle(
+    manifest: Manifest,
+    before: Mapping[str, Laid],
+    steps: tuple[Step, ...],
+    rows: list[Laid],
+    evicted: Sequence[Going],
+) -> None:
     """Record what is so now; a step that was not carried out gets its old row back, or none."""
     done = {row.path for row in rows}
     undone = [step.wanted.path for step in steps if step.wanted.path not in done]
     with manifest.writing():
         manifest.record([*rows, *(before[path] for path in undone if path in before)])
         manifest.forget(path for path in undone if path not in before)
+        manifest.forget(going.path for going in evicted)

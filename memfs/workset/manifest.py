@@ -3,7 +3,9 @@
 An SQLite file outside the tree, `<state>/<id>/manifest.sqlite`. `memory/.memfs.toml`
 holds the id and the corpus. A row is written *before* the file (`pending`), and
 settled after: killed in between, the next run finds on disk either the old bytes or
-the pending ones, knows both, and takes neither for an edit.
+the pending ones, knows both, and takes neither for an edit. A file that is evicted is
+marked in the same way (`pending` is GOING) and its row goes after it: it was not
+deleted by the user, whose deletions keep their row.
 
 A file is *clean* when its bytes are those recorded; any other file in the tree is
 the user's, and memfs never overwrites, evicts or deletes it.
@@ -18,15 +20,18 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from memfs.errors import CorruptError, DiskError
 
-__all__ = ["Copy", "Imported", "Laid", "Manifest", "Seen"]
+__all__ = ["GOING", "Copy", "Imported", "Inspection", "Laid", "Manifest", "Pin", "Seen", "inspect"]
 
 FORMAT = 2
 BUSY_TIMEOUT_S = 30
+GOING = ""
+"""What is `pending` for a file that is being evicted."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -67,8 +72,18 @@ class Seen(NamedTuple):
     ctime_ns: int
 
 
+class Pin(IntEnum):
+    """Whether a file may be evicted."""
+
+    NO = 0
+    MAP = 1
+    """Not while it is in the map: the last boot put it there."""
+    USER = 2
+    """Not until `memfs unpin`."""
+
+
 class Laid(NamedTuple):
-    """A file that memfs laid, or is laying (`pending` is its coming sha256)."""
+    """A file that memfs laid, or is laying (`pending` is its coming sha256), or is evicting (`pending` is GOING)."""
 
     path: str
     sha256: str
@@ -76,8 +91,8 @@ class Laid(NamedTuple):
     version: int
     """The corpus version that it was read from."""
     why: str
-    """`boot`, `fetch: <question>`, `get` or `push`."""
-    pinned: bool = False
+    """`boot`, `fetch: <question>`, `get`, `grep` or `push`."""
+    pinned: Pin = Pin.NO
     generated: bool = False
     """Made by memfs for the tree (an index); no file of the corpus."""
     used: int = 0
@@ -182,6 +197,14 @@ class Manifest:
         """Return the paths that a run announced and did not settle: it was killed."""
         return [row[0] for row in self._db.execute("SELECT path FROM files WHERE pending IS NOT NULL")]
 
+    def pin(self, paths: Iterable[str], how: Pin) -> None:
+        """Pin the laid files at `paths`, or unpin them with `Pin.NO`."""
+        self._db.executemany("UPDATE files SET pinned = ? WHERE path = ?", ((int(how), path) for path in paths))
+
+    def unpin_older_maps(self, version: int) -> None:
+        """Unpin what an earlier boot pinned; the one that lays the map of corpus `version` pins what is in that."""
+        self._db.execute("UPDATE files SET pinned = ? WHERE pinned = ? AND version != ?", (Pin.NO, Pin.MAP, version))
+
     def count(self) -> int:
         """Return how many files of the corpus were laid."""
         return int(self._db.execute("SELECT count(*) FROM files WHERE NOT generated").fetchone()[0])
@@ -190,7 +213,7 @@ class Manifest:
         """Insert or replace the rows of `files`."""
         values = (
             (
-                f.path, f.sha256, f.size, f.version, f.why, f.pinned, f.generated, f.used,
+                f.path, f.sha256, f.size, f.version, f.why, int(f.pinned), f.generated, f.used,
                 f.seen and f.seen.inode, f.seen and f.seen.mtime_ns, f.seen and f.seen.ctime_ns, f.pending,
             )
             for f in files
@@ -248,7 +271,33 @@ class Manifest:
 def _laid(row: Any) -> Laid:
     path, sha256, size, version, why, pinned, generated, used, inode, mtime_ns, ctime_ns, pending = row
     seen = None if inode is None else Seen(inode, size, mtime_ns, ctime_ns)
-    return Laid(path, sha256, size, version, why, bool(pinned), bool(generated), used, seen, pending)
+    return Laid(path, sha256, size, version, why, Pin(pinned), bool(generated), used, seen, pending)
+
+
+class Inspection(NamedTuple):
+    """A manifest as it was found, without opening it for writing."""
+
+    root: str | None
+    """The folder of the tree that it is of."""
+    damage: str
+    """What SQLite says of it; "" for nothing."""
+
+
+def inspect(folder: str) -> Inspection | None:
+    """Check the manifest in `folder` and write nothing; None if there is none."""
+    file = os.path.join(folder, "manifest.sqlite")
+    if not os.path.exists(file):
+        return None
+    from urllib.parse import quote
+
+    try:
+        with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)) as database:
+            ((said, *_), *_) = database.execute("PRAGMA integrity_check").fetchall()
+            row = database.execute("SELECT value FROM meta WHERE name = 'root'").fetchone()
+            database.execute(f"SELECT {_COLUMNS} FROM files LIMIT 1").fetchone()
+    except sqlite3.DatabaseError as error:
+        return Inspection(None, str(error))
+    return Inspection(None if row is None else str(row[0]), "" if said == "ok" else str(said))
 
 
 def _explain(error: sqlite3.DatabaseError, file: str) -> Exception:

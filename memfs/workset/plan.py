@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from memfs import paths
 from memfs.errors import PathError
-from memfs.workset.manifest import Laid, Seen
+from memfs.workset.manifest import Laid, Pin, Seen
+from memfs.workset.room import Asked, Going, make_room
+from memfs.workset.space import NO_LIMITS, Limits
 from memfs.workset.tree import Tree
 
 __all__ = ["Action", "Plan", "Step", "Wanted", "diff", "is_clean", "name_fault"]
@@ -33,6 +35,8 @@ class Action(str, Enum):
     """The file was edited, or made, locally, and the corpus has something else: the local file is kept."""
     REFUSED = "refused"
     """It cannot be laid; `reason` says why."""
+    NO_ROOM = "no room"
+    """It would go over the tree's limit, though all that may go has gone: what lies there stays."""
 
 
 class Wanted(NamedTuple):
@@ -44,8 +48,10 @@ class Wanted(NamedTuple):
     mtime_ns: int
     version: int
     why: str
-    pinned: bool = False
+    pinned: Pin = Pin.NO
     generated: bool = False
+    rank: int = 0
+    """Where not all have room, the smaller comes first."""
 
 
 class Step(NamedTuple):
@@ -58,9 +64,10 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All decisions, one a file, in path order."""
+    """All decisions, one a file, in path order, and the files that go to make room for them."""
 
     steps: tuple[Step, ...]
+    evict: tuple[Going, ...] = ()
 
     def having(self, *actions: Action) -> tuple[Step, ...]:
         """Return the steps with one of `actions`."""
@@ -72,28 +79,54 @@ class Plan(NamedTuple):
 
     def without(self, paths: Collection[str]) -> Plan:
         """Return the plan without the steps for `paths`."""
-        return Plan(tuple(step for step in self.steps if step.wanted.path not in paths))
+        return self._replace(steps=tuple(step for step in self.steps if step.wanted.path not in paths))
 
     def parts(self, bytes_max: int = PART_BYTES) -> Iterator[Plan]:
         """Yield the plan cut up, so that the bytes of one part fit in memory; at least one part."""
-        steps: list[Step] = []
+        # What goes, goes with the first part.
+        steps, evict = list[Step](), self.evict
         size = 0
         for step in self.steps:
             steps.append(step)
             size += step.wanted.size
             if size >= bytes_max:
-                yield Plan(tuple(steps))
-                steps, size = [], 0
-        yield Plan(tuple(steps))
+                yield Plan(tuple(steps), evict)
+                steps, evict, size = [], (), 0
+        yield Plan(tuple(steps), evict)
 
 
-def diff(wanted: Iterable[Wanted], tree: Tree | None) -> Plan:
-    """Compare what should be in the tree with the manifest and the disk. `tree` is None for a folder not made yet."""
+def diff(wanted: Iterable[Wanted], tree: Tree | None, limits: Limits = NO_LIMITS) -> Plan:
+    """Compare what should be in the tree with the manifest and the disk, and find room for it.
+
+    `tree` is None for a folder not made yet, for which `limits` count; a tree has its own.
+    """
     unique = {w.path: w for w in wanted}
     refused = {path: reason for path in unique if (reason := name_fault(path))}
     refused |= _collisions([path for path in unique if path not in refused])
     laid = {} if tree is None else tree.manifest.some(path for path in unique if path not in refused)
-    return Plan(tuple(_step(unique[path], laid.get(path), tree, refused.get(path)) for path in sorted(unique)))
+    steps = tuple(_step(unique[path], laid.get(path), tree, refused.get(path)) for path in sorted(unique))
+    return _within_limits(steps, tree, limits)
+
+
+def _within_limits(steps: tuple[Step, ...], tree: Tree | None, limits: Limits) -> Plan:
+    """Find room for what is to be written; what has none is not written."""
+    asked = [
+        Asked(step.wanted.path, step.wanted.size, step.seen.size if step.seen else 0, step.wanted.rank)
+        for step in steps
+        if step.action in (Action.WRITE, Action.REPLACE)
+    ]
+    room = make_room(asked, tree, {step.wanted.path for step in steps}, limits)
+    if not room.without:
+        return Plan(steps, room.evict)
+    return Plan(
+        tuple(
+            step._replace(action=Action.NO_ROOM, reason=reason)
+            if (reason := room.without.get(step.wanted.path))
+            else step
+            for step in steps
+        ),
+        room.evict,
+    )
 
 
 def _step(wanted: Wanted, laid: Laid | None, tree: Tree | None, reason: str | None) -> Step:
@@ -120,9 +153,7 @@ def _step(wanted: Wanted, laid: Laid | None, tree: Tree | None, reason: str | No
 
 def is_clean(tree: Tree, laid: Laid, found: Seen) -> bool:
     """Return whether the file on disk still has the bytes that were laid."""
-    if laid.pending is None and found == laid.seen:
-        return True
-    return tree.sha256(laid.path) in (laid.sha256, laid.pending)
+    return tree.is_clean(laid, found)
 
 
 def name_fault(path: str) -> str:

@@ -12,15 +12,18 @@ import hashlib
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from memfs.errors import ConfigError, DiskError, NotFoundError
-from memfs.workset.manifest import Manifest, Seen
+from memfs.workset.manifest import Laid, Manifest, Seen
+from memfs.workset.space import NO_LIMITS, Limits, Space, space
 
-__all__ = ["MARK", "Tree", "read_mark"]
+__all__ = ["MARK", "MAX_BYTES", "Tree", "is_temporary", "read_mark"]
 
 MARK = ".memfs.toml"
+A_FOLDER = "a folder lies there"
 _TEMPORARY = re.compile(r"\.memfs-[0-9a-f]{12}\.tmp(\.old\.tmp)?")
 _ID = re.compile(r"^[0-9a-f]{16}$")
 _LINE = re.compile(r'^(corpus|state)\s*=\s*"((?:[^"\\]|\\.)*)"\s*$', re.M)
@@ -28,6 +31,10 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CHUNK_BYTES = 1 << 20
 READ_TRIES = 3
 A_FOLDER = "a folder lies there"
+NO_ATIME = getattr(os, "O_NOATIME", 0)
+"""Our own hashing is no use of a file."""
+MAX_BYTES = "max_bytes"
+"""The manifest's name for the limit that the last boot was given."""
 
 
 def read_mark(root: str) -> tuple[str, str] | None:
@@ -50,14 +57,16 @@ def read_mark(root: str) -> tuple[str, str] | None:
 class Tree:
     """A materialised tree that is open: `root` is locked against other memfs commands until `close`."""
 
-    def __init__(self, root: str, manifest: Manifest, fd: int, lock_fd: int) -> None:
-        self.root, self.manifest = root, manifest
+    def __init__(self, root: str, manifest: Manifest, fd: int, lock_fd: int, limits: Limits) -> None:
+        self.root, self.manifest, self.limits = root, manifest, limits
         self._fd, self._lock_fd = fd, lock_fd
         self._folders: dict[str, int] = {}
 
     @classmethod
     @contextmanager
-    def open(cls, root: str, state_dir: str, *, corpus: str | None = None) -> Iterator[Tree]:
+    def open(
+        cls, root: str, state_dir: str, *, corpus: str | None = None, limits: Limits = NO_LIMITS
+    ) -> Iterator[Tree]:
         """Open the tree at `root`; with `corpus`, make it one if it is not.
 
         Raises:
@@ -80,7 +89,7 @@ class Tree:
                 folder, mark = os.path.join(state_dir, "trees", state), None
             with Manifest(folder) as manifest:
                 lock_fd = _lock(os.path.join(folder, "lock"))
-                tree = cls(root, manifest, fd, lock_fd)
+                tree = cls(root, manifest, fd, lock_fd, limits)
                 if mark is None or manifest.meta("root") != os.path.realpath(root):
                     manifest.set_meta("root", os.path.realpath(root))
                 tree._sweep()
@@ -102,6 +111,25 @@ class Tree:
         if isinstance(found, str):
             raise ConfigError(f"{self.root}/{MARK}: {found}", hint="remove it, and run memfs boot again")
         self._place("", MARK, text.encode(), None, expected=found, mode=0o644)
+
+    # -- room ----------------------------------------------------------------------
+
+    @property
+    def max_bytes(self) -> int | None:
+        """How much may lie in the tree: as it was set for this command, or for the last boot; None for no limit."""
+        if self.limits.max_bytes is not None:
+            return self.limits.max_bytes
+        kept = self.manifest.meta(MAX_BYTES)
+        return int(kept) if kept else None
+
+    def keep_limit(self) -> None:
+        """Make the limit that was set for this command the tree's own, for the commands that set none."""
+        if self.limits.max_bytes is not None:
+            self.manifest.set_meta(MAX_BYTES, str(self.limits.max_bytes))
+
+    def space(self) -> Space:
+        """Ask the tree's disk what it has free."""
+        return space(self._fd, self.limits.min_free_bytes)
 
     # -- safe access ---------------------------------------------------------------
 
@@ -140,11 +168,14 @@ class Tree:
             os.close(fd)
         self._folders.clear()
 
+    def _lstat(self, path: str) -> os.stat_result:
+        parent, _, name = path.rpartition("/")
+        return os.lstat(name, dir_fd=self.folder(parent)) if parent else os.lstat(name, dir_fd=self._fd)
+
     def look(self, path: str) -> Seen | str | None:
         """Return what lies at `path`: a `Seen` for a plain file, a reason why it can't be one, or None for nothing."""
-        parent, _, name = path.rpartition("/")
         try:
-            status = os.lstat(name, dir_fd=self.folder(parent)) if parent else os.lstat(name, dir_fd=self._fd)
+            status = self._lstat(path)
         except FileNotFoundError:
             return None
         except NotADirectoryError:
@@ -155,10 +186,29 @@ class Tree:
             return "a symlink lies there"
         return A_FOLDER if stat.S_ISDIR(status.st_mode) else "a special file lies there"
 
+    def accessed(self, path: str) -> int:
+        """Return when the file was last read as the kernel knows it, seconds since the epoch; 0 for not since laid."""
+        status = self._lstat(path)
+        # memfs lays a file with both times the same; the first read moves one of them, also under relatime.
+        if status.st_atime_ns == status.st_mtime_ns:
+            return 0
+        return min(int(status.st_atime), int(time.time()))
+
+    def is_clean(self, laid: Laid, found: Seen) -> bool:
+        """Return whether the file on disk still has the bytes that were laid."""
+        if laid.pending is None and found == laid.seen:
+            return True
+        return self.sha256(laid.path) in (laid.sha256, laid.pending)
+
     def sha256(self, path: str) -> str:
         """Hash the plain file at `path`."""
         parent, _, name = path.rpartition("/")
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=self.folder(parent))
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            fd = os.open(name, flags | NO_ATIME, dir_fd=self.folder(parent))
+        except PermissionError:
+            # It belongs to somebody else.
+            fd = os.open(name, flags, dir_fd=self.folder(parent))
         digest = hashlib.sha256()
         with open(fd, "rb", buffering=0) as handle:
             while chunk := handle.read(CHUNK_BYTES):
@@ -248,29 +298,34 @@ class Tree:
             raise FileExistsError(errno.EEXIST, "changed while memfs was removing it", path)
         os.unlink(name, dir_fd=self.folder(parent))
 
-    def prune(self, folder: str) -> None:
-        """Delete `folder` and those above it that are empty; a top folder (`notes`) stays."""
-        while "/" in folder:
-            parent, _, name = folder.rpartition("/")
-            try:
-                os.rmdir(name, dir_fd=self.folder(parent))
-            except OSError:
-                return
-            known = self._folders.pop(folder, None)
-            if known is not None:
-                os.close(known)
-            folder = parent
+    def prune(self, folders: set[str]) -> None:
+        """Remove those of `folders` that are empty, and what is empty above them; a top folder (`notes`) stays."""
+        for path in sorted(folders, key=len, reverse=True):
+            while "/" in path:
+                parent, _, name = path.rpartition("/")
+                try:
+                    os.rmdir(name, dir_fd=self.folder(parent))
+                except OSError:
+                    break
+                gone = self._folders.pop(path, None)
+                if gone is not None:
+                    os.close(gone)
+                path = parent
 
-    def _sweep(self) -> None:
-        """Delete temporary files that a killed run left. Before anything is looked at: some are links to laid files."""
-        announced = (*self.manifest.pending(), *self.manifest.copies())
-        # The root too: the tree's mark is written before there is a manifest.
-        for path in {"", *(path.rpartition("/")[0] for path in announced)}:
+    def sweep(self, folders: set[str]) -> None:
+        """Delete temporary files that a killed run left in `folders`."""
+        for path in folders:
             with suppress(OSError):
                 fd = self.folder(path)
                 for name in os.listdir(fd):
-                    if _TEMPORARY.fullmatch(name):
+                    if is_temporary(name):
                         _unlink(name, fd)
+
+    def _sweep(self) -> None:
+        """Before anything is looked at: some temporary files are links to laid files."""
+        announced = (*self.manifest.pending(), *self.manifest.copies())
+        # The root too: the tree's mark is written before there is a manifest.
+        self.sweep({"", *(path.rpartition("/")[0] for path in announced)})
 
     def files(self) -> Iterator[tuple[str, Seen]]:
         """Yield (path, what is seen) of every plain file, memfs's own left out; symlinks are not followed."""
@@ -278,9 +333,10 @@ class Tree:
 
     def entries(self) -> Iterator[tuple[str, Seen | str]]:
         """As `files`, and for whatever else lies there but folders: why it cannot be read."""
-        yield from self._walk("")
+        yield from ((path, found) for path, found in self.everything() if path != MARK and not is_temporary(path))
 
-    def _walk(self, folder: str) -> Iterator[tuple[str, Seen | str]]:
+    def everything(self, folder: str = "") -> Iterator[tuple[str, Seen | str]]:
+        """As `entries`, memfs's own files included."""
         try:
             names = sorted(os.listdir(self.folder(folder)))
         except OSError as error:
@@ -288,17 +344,20 @@ class Tree:
             return
         for name in names:
             path = f"{folder}/{name}" if folder else name
-            if path == MARK or _TEMPORARY.fullmatch(name):
-                continue
             found = self.look(path)
             if found == A_FOLDER:
-                yield from self._walk(path)
+                yield from self.everything(path)
             elif found is not None:
                 yield path, found
 
 
 def _seen(status: os.stat_result) -> Seen:
     return Seen(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def is_temporary(path: str) -> bool:
+    """Return whether a path is one of memfs's own unfinished files."""
+    return _TEMPORARY.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def _link_new(temporary: str, name: str, fd: int) -> None:
