@@ -579,7 +579,7 @@ def _fresh_mirror(go: Invocation, config: Config, budget_bytes: int) -> tuple[Mi
     mirror = go.mirror(config)
     try:
         if go.newest(config) != mirror.version or len(mirror.entries) < mirror.total_files:
-            mirror.update(go.open(config), budget_bytes)
+            mirror.update(go.open(config), min(budget_bytes, config.cache_max_bytes), config.min_free_bytes)
             go.keep_mirror(config, mirror)
     except UnreachableError:
         if not mirror.version:

@@ -145,7 +145,7 @@ class Memory:
         if self.corpus.catalog().file_bytes > mirror_bytes:
             return 0
         self._mirror = Mirror(self.config.cache_dir, self.corpus.uri)
-        self._mirror.update(self.corpus, mirror_bytes)
+        self._mirror.update(self.corpus, mirror_bytes, self.config.min_free_bytes)
         return len(self._mirror.entries)
 
     def refresh(self) -> int:

@@ -240,8 +240,9 @@ class _Resident:
         corpus = self.corpus(None)
         corpus.warm()
         mirror = self.mirror()
-        if corpus.catalog().file_bytes <= WARM_BYTES:
-            mirror.update(corpus, WARM_BYTES)
+        budget = min(WARM_BYTES, self._config.cache_max_bytes)
+        if corpus.catalog().file_bytes <= budget:
+            mirror.update(corpus, budget, self._config.min_free_bytes)
             self.keep(mirror)
         self.cache().has(["0" * 64])
 

@@ -33,6 +33,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memfs.errors import DiskError, MemfsError
+from memfs.workset.space import space
 
 if TYPE_CHECKING:
     from memfs.corpus.records import FileBytes, StoredFile
@@ -123,13 +124,13 @@ class Mirror:
         """What is here, by path."""
         return self.snapshot.entries
 
-    def update(self, corpus: Corpus, budget_bytes: int) -> None:
+    def update(self, corpus: Corpus, budget_bytes: int, min_free_bytes: int | None = None) -> None:
         """Bring the mirror to the version that `corpus` reads, with at most `budget_bytes` of files.
 
         What does not fit is left out: there are fewer entries than `total_files` then.
 
         Raises:
-            DiskError: the cache cannot be written.
+            DiskError: the cache cannot be written, or its disk would be left with less than the floor.
             UnreachableError, CorruptError: the corpus cannot be read; the mirror stays as it was.
         """
         try:
@@ -137,7 +138,7 @@ class Mirror:
                 self.snapshot = _read_index(self.folder)
                 if self.version == corpus.version and len(self.entries) == self.total_files:
                     return
-                self._bring(corpus, budget_bytes)
+                self._bring(corpus, budget_bytes, min_free_bytes)
         except OSError as error:
             raise DiskError(
                 f"{self.folder}: {error.strerror}", hint="make room, or set MEMFS_CACHE_DIR to another disk"
@@ -153,13 +154,19 @@ class Mirror:
         finally:
             os.close(fd)
 
-    def _bring(self, corpus: Corpus, budget_bytes: int) -> None:
+    def _bring(self, corpus: Corpus, budget_bytes: int, min_free_bytes: int | None) -> None:
         stored = corpus.stored()
         total, chosen = len(stored), _within(stored, budget_bytes)
         kept = {path: e for path, e in self.entries.items() if path in chosen and chosen[path].sha256 == e.sha256}
         used = sum(entry.length + 1 for entry in kept.values())
         anew = not self.snapshot.data or self.snapshot.end > 2 * used + (1 << 20)
         wanted = chosen if anew else {path: file for path, file in chosen.items() if path not in kept}
+        need, disk = sum(file.size + 1 for file in wanted.values()), space(self.folder, min_free_bytes)
+        if need > disk.usable_bytes:
+            raise DiskError(
+                f"{self.folder}: {need:,} bytes of text do not fit above the floor of {disk.floor_bytes:,} bytes",
+                hint="make room, set MEMFS_CACHE_DIR to another disk, or give a smaller --budget",
+            )
         name = f"data-{os.urandom(6).hex()}" if anew else self.snapshot.data
         start = 0 if anew else self.snapshot.end
         entries = {} if anew else kept
