@@ -88,7 +88,7 @@ class Coverage(NamedTuple):
     """Below the paths that were asked for: the corpus's and the tree's own."""
     files_searched: int
     not_searched: int
-    """Over the budget: the corpus holds them, the mirror does not."""
+    """Over the budget, or damaged: the corpus holds them, the mirror does not."""
     files_matching: int | None
     """Of the corpus's that are not on disk; None where it was not counted."""
     files_laid: int

@@ -243,7 +243,9 @@ def coverage_text(coverage: Coverage) -> str:
     if coverage.stale:
         parts.append(f"{coverage.stale:,} files here are older than the corpus's (memfs refresh)")
     if coverage.not_searched:
-        parts.append(f"INCOMPLETE: {coverage.not_searched:,} files were not searched, over --budget")
+        parts.append(
+            f"INCOMPLETE: {coverage.not_searched:,} files were not searched: over --budget, or damaged (memfs doctor)"
+        )
     if coverage.offline:
         parts.append("INCOMPLETE: the corpus did not answer; its last version known here was searched")
     return "; ".join(parts)

@@ -151,8 +151,8 @@ class Server:
                     return
                 with self._gate:
                     code = self._run(request["argv"], request["cwd"], answer)
-                answer.send(b"x", str(code).encode())
                 self._say(f"served {request['argv'][0]}: {code}")
+                answer.send(b"x", str(code).encode())
         except OSError:
             # The client has gone; what it asked for ends with it.
             pass

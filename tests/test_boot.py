@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import NOTES, Store, document, leftovers, long_text, tree_of
+from conftest import NOTES, Ran, Store, document, leftovers, long_text, tree_of
 
 from memfs.boot import Receipt, boot
 from memfs.corpus import bootset
@@ -327,3 +328,21 @@ def test_read_only_folder(filled: Corpus, tmp_path: Path) -> None:
     (tmp_path / "ro").mkdir(mode=0o500)
     with pytest.raises(MemfsError):
         run(filled.uri, tmp_path, "ro/memory")
+
+
+def test_a_damaged_file_keeps_no_other_away(filled: Corpus, memfs: Callable[..., Ran], tmp_path: Path) -> None:
+    """One file whose stored bytes are wrong: adds, boots and searches go on without it, and say so."""
+    filled._table.update(where="path = 'notes/deploy.md'", values={"body": b"rotten\n"})
+    filled.refresh()
+    (tmp_path / "more.md").write_text("more zebra\n")
+    assert memfs("add", str(tmp_path / "more.md"), "--corpus", filled.uri).code == 0
+    ran = memfs("boot", "--corpus", filled.uri)
+    assert ran.code == 0
+    assert "left out: 1 files of notes/" in ran.out
+    assert "damaged: memfs doctor says more" in ran.out
+    assert "notes/more.md" in tree_of("memory")
+    assert "notes/deploy.md" not in tree_of("memory")
+    ran = memfs("grep", "-l", "zebra|rotten")
+    assert ran.code == 10
+    assert ran.out == "memory/notes/more.md\nmemory/sessions/2026/05/two/summary.md\n"
+    assert "INCOMPLETE: 1 files were not searched" in ran.err

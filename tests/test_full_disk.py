@@ -161,3 +161,22 @@ def test_floor(disk: Path, corpus: Corpus, memfs: Run, monkeypatch: pytest.Monke
     status = os.statvfs(disk)
     assert status.f_bavail * status.f_frsize >= 300 << 10
     assert len(tree_of(root)) > 10
+
+
+def test_grep(disk: Path, corpus: Corpus, memfs: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search whose text does not fit into the cache fails clearly; the tree is as it was; with room it works."""
+    root = tmp_path / "memory"
+    assert memfs("boot", str(root), "--budget", "100k", "--corpus", corpus.uri).code == 0
+    before = tree_of(root)
+    monkeypatch.setenv("MEMFS_CACHE_DIR", str(disk / "cache"))
+    for floor in ("0", "64k"):
+        monkeypatch.setenv("MEMFS_MIN_FREE", floor)
+        ran = memfs("grep", "-l", "line 00007", "--tree", str(root), "--corpus", corpus.uri)
+        assert (ran.code, ran.out) == (9, "")
+        assert "hint: " in ran.err
+        assert tree_of(root) == before
+        assert sum(file.stat().st_size for file in disk.rglob("*") if file.is_file()) < DISK_BYTES
+    subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)
+    ran = memfs("grep", "-l", "line 00007", "--tree", str(root), "--corpus", corpus.uri)
+    assert ran.code == 0
+    assert len(ran.out.splitlines()) == 300

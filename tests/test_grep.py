@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -335,3 +336,57 @@ def test_rg_is_missing(memfs: Run, ready: Corpus, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(autouse=True)
 def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMFS_NO_SERVER", "1")
+
+
+# -- faults ---------------------------------------------------------------------------------
+
+DIES_IN_UPDATE = """
+import os, signal, sys
+from memfs.corpus.table import Corpus
+from memfs.workset import mirror
+step, uri, cache = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+seen = 0
+def dies(what):
+    def stepped(*args, **kwargs):
+        global seen
+        seen += 1
+        if seen == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return what(*args, **kwargs)
+    return stepped
+mirror._flat = dies(mirror._flat)
+os.fdatasync, os.replace, os.unlink = dies(os.fdatasync), dies(os.replace), dies(os.unlink)
+mirror.json.dump = dies(mirror.json.dump)
+mirror.Mirror(cache, uri).update(Corpus.open(uri), 1 << 30)
+"""
+
+
+@pytest.mark.parametrize("step", [1, 3, 6, 7, 8, 9])
+def test_killed_while_the_mirror_is_made(step: int, filled: Corpus, tmp_path: Path) -> None:
+    """Killed at any step, the old mirror answers, and the next update makes it right."""
+    cache, rg = str(tmp_path / "cache"), find_rg()
+    for turn in range(2):
+        before = Mirror(cache, filled.uri).entries
+        done = subprocess.run([sys.executable, "-c", DIES_IN_UPDATE, str(step), filled.uri, cache], check=False)
+        assert done.returncode in (0, -9)
+        if done.returncode and step < 9:
+            assert Mirror(cache, filled.uri).entries == before
+        mirror = Mirror(cache, filled.uri)
+        mirror.update(filled, 1 << 30)
+        stored = filled.read([info.path for info in filled.files()])
+        assert {path: mirror.read(entry) for path, entry in mirror.entries.items()} == {
+            path: file.data for path, file in stored.items()
+        }
+        assert mirror.search(rg, ["-e", "noon|Monday"]) == {"notes/deploy.md"}
+        filled.commit([document("notes/deploy.md", f"Now it is Monday, {turn}.\n")])
+
+
+def test_a_full_disk(memfs: Run, ready: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the text does not fit: a clear error, and nothing half-made is left."""
+    monkeypatch.setenv("MEMFS_MIN_FREE", "900000GB")
+    ran = memfs("grep", "zebra")
+    assert (ran.code, ran.out) == (9, "")
+    assert "above the floor" in ran.err
+    assert "hint: " in ran.err
+    monkeypatch.delenv("MEMFS_MIN_FREE")
+    assert memfs("grep", "-l", "zebra").code == 0

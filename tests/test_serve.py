@@ -239,7 +239,7 @@ def test_killed_while_it_works(served: Corpus) -> None:
     """Killed at random moments of many commands: each client ends well, the tree is whole, no edit is lost."""
     Path("memory/notes").mkdir(exist_ok=True)
     Path("memory/notes/mine.md").write_text("my own zebra\n")
-    for turn in range(8):
+    for turn in range(5):
         if not answers():
             client.start(os.path.abspath("memory"))
         until(answers)
@@ -249,7 +249,7 @@ def test_killed_while_it_works(served: Corpus) -> None:
             )
             for argv in (["grep", "-l", "zebra"], ["fetch", "when does the deployment run?"], ["get", "."])
         ]
-        time.sleep(0.05 + 0.06 * turn)
+        time.sleep(0.05 + 0.1 * turn)
         os.kill(int(Path(f"{socket_of()}.lock").read_text()), signal.SIGKILL)
         for child in asked:
             out, err = child.communicate(timeout=WAIT_S)

@@ -35,6 +35,7 @@ INDEX_LINES_MAX = 400
 SESSION_LINES_MAX = 500
 SESSION_INDEX = "sessions/index.md"
 OVER_BUDGET = "over the boot budget"
+DAMAGED = "damaged: memfs doctor says more"
 TOO_LARGE = "larger than a quarter of the boot budget"
 
 
@@ -60,7 +61,8 @@ def build(corpus: Corpus, budget_bytes: int) -> BootSet:
     surfaces = {name: _newest(rows, name) for name in _surface_names(rows)}
     session_index = _session_index(corpus.version, surfaces)
     chosen, left_out = _choose(surfaces, budget_bytes - (session_index.size if session_index else 0))
-    stored = corpus.read([info.path for info in chosen])
+    stored = corpus.read_whole([info.path for info in chosen])
+    left_out += _damaged([info for info in chosen if info.path not in stored])
     files = [
         BootFile(info.path, stored[info.path].data, info.sha256, _micros(info.mtime), "boot")
         for info in chosen
@@ -167,6 +169,12 @@ def _left_out(surfaces: dict[str, _Surface], chosen: Sequence[FileInfo], budget_
         unlisted = surface.count - min(surface.count, INDEX_LINES_MAX)
         if unlisted:
             yield LeftOut(name, unlisted, 0, NOT_INDEXED)
+
+
+def _damaged(files: Sequence[FileInfo]) -> Iterator[LeftOut]:
+    for name in sorted({info.path.split("/", 1)[0] for info in files}):
+        sizes = [info.size for info in files if info.path.split("/", 1)[0] == name]
+        yield LeftOut(name, len(sizes), sum(sizes), DAMAGED)
 
 
 def _index_lines(surface: _Surface) -> Iterator[IndexLine]:

@@ -180,10 +180,8 @@ def rows_to_files(rows: pa.Table) -> dict[str, FileBytes]:
 def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[FileBytes]:
     """Join rows with CONTENT_COLUMNS into whole files, each yielded when its last byte has come, hash-checked.
 
-    A file's rows lie together, but for files that were replaced: only those wait in memory.
-
-    Raises:
-        CorruptError: bytes do not hash to the file's `file_sha256`, or some never came.
+    A damaged file, or one of which a passage is missing, is left out. A file's rows lie
+    together, but for files that were replaced: only those wait in memory.
     """
     open_files: dict[str, dict[int, bytes]] = {}
     received: dict[str, int] = {}
@@ -196,11 +194,9 @@ def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[FileBytes]:
             received[path] = received.get(path, 0) + len(body)
             if received[path] == size:
                 parts = open_files.pop(path)
-                yield checked(path, b"".join(parts[at] for at in sorted(parts)), sha256.hex(), mtime)
-    # An empty passage may come after its file's last byte.
-    short = next((path for path, parts in open_files.items() if any(parts.values())), None)
-    if short is not None:
-        raise CorruptError(f"{short}: some of its passages are missing", hint="add the file again from its source")
+                data = b"".join(parts[at] for at in sorted(parts))
+                if hashlib.sha256(data).digest() == sha256:
+                    yield FileBytes(path, data, sha256.hex(), mtime)
 
 
 def _join(path: str, parts: list[tuple[int, bytes, bytes, datetime]]) -> FileBytes:

@@ -79,7 +79,7 @@ class Snapshot:
     end: int
     """How many bytes of it are of use."""
     total_files: int
-    """Of the corpus at that version; more than there are entries where some were over the budget."""
+    """Of the corpus at that version; more than there are entries where some are damaged, or were over the budget."""
     entries: dict[str, Entry]
 
     @cached_property
@@ -131,7 +131,7 @@ class Mirror:
 
         Raises:
             DiskError: the cache cannot be written, or its disk would be left with less than the floor.
-            UnreachableError, CorruptError: the corpus cannot be read; the mirror stays as it was.
+            UnreachableError: the corpus cannot be read; the mirror stays as it was.
         """
         try:
             with self._locked():
@@ -282,7 +282,7 @@ def _contents(corpus: Corpus, wanted: dict[str, StoredFile], bulk: bool) -> Iter
         return
     names = list(wanted)
     for at in range(0, len(names), BATCH_FILES):
-        yield from corpus.read(names[at : at + BATCH_FILES]).values()
+        yield from corpus.read_whole(names[at : at + BATCH_FILES]).values()
 
 
 def _flat(data: bytes) -> tuple[bytes, bool]:

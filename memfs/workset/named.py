@@ -10,7 +10,7 @@ from memfs.corpus.records import FileInfo, nanoseconds
 from memfs.errors import InputError, NotFoundError
 from memfs.workset.apply import Applied, apply
 from memfs.workset.gather import gather
-from memfs.workset.plan import Plan, Wanted, diff
+from memfs.workset.plan import PART_BYTES, Plan, Wanted, diff
 
 if TYPE_CHECKING:
     from memfs.corpus.table import Corpus
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from memfs.workset.tree import Tree
 
 __all__ = ["lay", "local", "stored"]
+
+BATCH_BYTES = PART_BYTES
 
 
 def stored(corpus: Corpus, names: Sequence[str]) -> dict[str, FileInfo]:
@@ -68,7 +70,7 @@ def lay(
     plan = diff((_wanted(info, corpus.version, why) for info in infos), tree)
     done = Applied(0, 0, (), ())
     if tree is not None and not dry_run:
-        for part in plan.parts():
+        for part in plan.parts(BATCH_BYTES):
             contents = gather(corpus, ((w.path, w.sha256) for w in part.needed()), cache, mirror)
             done = _sum(done, apply(part, tree, contents))
     return plan, done

@@ -13,7 +13,7 @@ from memfs.workset.room import Asked, Going, make_room
 from memfs.workset.space import NO_LIMITS, Limits
 from memfs.workset.tree import Tree
 
-__all__ = ["Action", "Plan", "Step", "Wanted", "diff", "is_clean", "name_fault"]
+__all__ = ["PART_BYTES", "Action", "Plan", "Step", "Wanted", "diff", "is_clean", "name_fault"]
 
 PART_BYTES = 64 << 20
 
