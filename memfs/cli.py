@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn, TextIO
 
 from memfs import commands
@@ -63,7 +63,9 @@ def run(argv: Sequence[str], go: Invocation) -> int:
             go.say(f"memfs {version('agent-memfs')}")
             return 0
         command = _command(name)
-        arguments = _parser(command, go.out).parse_intermixed_args(rest)
+        parser, words = _parser(command, go.out), list(_joined(command, rest))
+        # What follows `--` is lost on the intermixed parser, which goes over it twice.
+        arguments = parser.parse_args(words) if "--" in words else parser.parse_intermixed_args(words)
         return command.run(go, **vars(arguments)) or 0
     except _Helped:
         return 0
@@ -110,6 +112,22 @@ def _command(name: str) -> Command:
 
     near = get_close_matches(name, commands.ALL, n=1)
     raise ConfigError(f"no command {name!r}", hint=f"memfs {near[0]}?" if near else "memfs --help lists them")
+
+
+def _joined(command: Command, words: Sequence[str]) -> Iterator[str]:
+    """Join a repeatable flag and a value that begins with a hyphen (`-e -x`), which argparse takes for another flag."""
+    repeatable = {
+        name: a.names[-1] for a in command.arguments if a.settings.get("action") == "append" for name in a.names
+    }
+    left = iter(words)
+    for word in left:
+        value = next(left, None) if word in repeatable else None
+        if value is not None:
+            yield f"{repeatable[word]}={value}"
+        else:
+            yield word
+        if word == "--":
+            yield from left
 
 
 def _parser(command: Command, out: TextIO) -> _Parser:

@@ -136,7 +136,7 @@ class Command(NamedTuple):
     @property
     def description(self) -> str:
         """What it does, for `--help`."""
-        return self.run.__doc__ or ""
+        return "\n".join(line.strip() for line in (self.run.__doc__ or "").strip().split("\n"))
 
     @property
     def about(self) -> str:

@@ -226,6 +226,16 @@ def test_the_disk_wins(memfs: Run, ready: Corpus) -> None:
     assert memfs("grep", "coffee").code == 1
 
 
+@pytest.mark.parametrize(
+    "argv", [["-e", "-noon-"], ["-e-noon-"], ["--regexp=-noon-"], ["--", "-noon-"], ["-l", "--", "-noon-", "notes"]]
+)
+def test_a_pattern_may_begin_with_a_hyphen(argv: list[str], memfs: Run, ready: Corpus) -> None:
+    """As with ripgrep: after -e, or after --."""
+    ready.commit([document("notes/hyphen.md", "at -noon- sharp\n")])
+    ran = memfs("grep", *argv)
+    assert (ran.code, ran.out.split(":")[0].strip()) == (0, "memory/notes/hyphen.md"), ran.err
+
+
 def test_json(memfs: Run, ready: Corpus) -> None:
     """ripgrep's own messages, then one with the coverage."""
     lines = [json.loads(line) for line in memfs("grep", "--json", "zebra").out.splitlines()]
