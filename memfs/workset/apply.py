@@ -138,7 +138,7 @@ def _above_floor(disk: Space, step: Step, tree: Tree) -> Space:
                 f"({disk.free_bytes:,} are free)",
                 hint="make room (memfs evict --all drops what can be fetched again), or lower MEMFS_MIN_FREE",
             )
-    return disk._replace(free_bytes=disk.free_bytes - need)
+    return Space(disk.free_bytes - need, *disk[1:])
 
 
 def _verify(wanted: Wanted, data: bytes) -> None:

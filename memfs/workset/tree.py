@@ -61,6 +61,8 @@ class Tree:
         self.root, self.manifest, self.limits = root, manifest, limits
         self._fd, self._lock_fd = fd, lock_fd
         self._folders: dict[str, int] = {}
+        self._missing: set[str] = set()
+        """Folders that were not there when looked for. One that others make meanwhile is met when a file is placed."""
 
     @classmethod
     @contextmanager
@@ -145,15 +147,21 @@ class Tree:
         known = self._folders.get(path)
         if known is not None:
             return known
+        if path in self._missing and not make:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
         parent, _, name = path.rpartition("/")
         if name in ("", ".", ".."):
             raise NotADirectoryError(errno.ENOTDIR, "leads out of the tree", path)
-        above = self.folder(parent, make=make)
-        if make:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=above)
         try:
+            above = self.folder(parent, make=make)
+            if make:
+                self._missing.discard(path)
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=above)
             fd = os.open(name, _FOLDER_FLAGS, dir_fd=above)
+        except FileNotFoundError:
+            self._missing.add(path)
+            raise
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise NotADirectoryError(errno.ENOTDIR, "a file or a symlink is in the way", path) from error
@@ -391,8 +399,10 @@ def _swap(temporary: str, name: str, fd: int, expected: Seen) -> None:
 
 
 def _unlink(name: str, fd: int) -> None:
-    with suppress(FileNotFoundError):
+    try:  # noqa: SIM105 - suppress() costs more than the call, and this is called for every file of a boot
         os.unlink(name, dir_fd=fd)
+    except FileNotFoundError:
+        pass
 
 
 def _open_root(root: str, *, make: bool) -> int:
