@@ -50,6 +50,8 @@ class Invocation:
 
     def note(self, text: str, end: str = "\n") -> None:
         """Print to stderr."""
+        # What was printed before it comes before it, also where the two streams are one.
+        self.out.flush()
         self.err.write(text + end)
         self.err.flush()
 
@@ -305,6 +307,7 @@ def boot(
         from memfs import client
 
         client.start(config.tree)
+        go.note("server: starting in the background; memfs serve --stop ends it")
     from memfs.report import receipt_text
 
     if print_index:

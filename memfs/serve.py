@@ -43,6 +43,7 @@ __all__ = ["Server", "log_of", "serve", "stop"]
 AT_ONCE = 4
 """Commands that run at the same time; more wait."""
 CHECK_S = 2.0
+STOP_S = 5.0
 REQUEST_BYTES_MAX = 4 << 20
 REQUEST_TIMEOUT_S = 10
 WARM_BYTES = 1 << 30
@@ -351,8 +352,12 @@ def stop(config: Config) -> bool:
         with suppress(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return False
-        os.kill(int(os.pread(fd, 20, 0)), signal.SIGTERM)
+        pid = int(os.pread(fd, 20, 0))
+        os.kill(pid, signal.SIGTERM)
         fcntl.flock(fd, fcntl.LOCK_EX)
+        end = time.monotonic() + STOP_S
+        while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
+            time.sleep(0.02)
         return True
     finally:
         os.close(fd)
