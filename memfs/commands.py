@@ -71,13 +71,14 @@ class Invocation:
 
         return Corpus.open(config.need_corpus(), version=version, embedder=config.embedder)
 
-    def newest(self, config: Config) -> int | None:
-        """Return the newest version of the corpus that the settings name: one request, and no lancedb."""
+    def newest(self, config: Config) -> str:
+        """Return the mark of the corpus's newest version, "" for no corpus: one request, and no lancedb."""
         from memfs.corpus.location import parse
         from memfs.corpus.objects import Objects
         from memfs.corpus.schema import TABLE
 
-        return Objects(parse(config.need_corpus())).newest_version(TABLE)
+        found = Objects(parse(config.need_corpus())).newest(TABLE)
+        return found[1] if found else ""
 
     def mirror(self, config: Config) -> Mirror:
         """Return this host's mirror of the corpus's text."""
@@ -491,10 +492,13 @@ _MATCHING = {
     "-i": "ignore-case", "-S": "smart-case", "-s": "case-sensitive", "-w": "word-regexp", "-x": "line-regexp",
     "-F": "fixed-strings", "-P": "pcre2", "-a": "text",
 }  # fmt: skip
-_WHOLE = {"-v": "invert-match", "-U": "multiline", "": "files-without-match"}
+_WHOLE = {
+    "-v": "invert-match", "-U": "multiline", "--files-without-match": "files-without-match",
+    "--include-zero": "include-zero",
+}  # fmt: skip
 _PRINTING = {
     "-l": "files-with-matches", "-c": "count", "-o": "only-matching", "-n": "line-number", "-N": "no-line-number",
-    "-H": "with-filename", "-I": "no-filename", "--json": "json",
+    "-H": "with-filename", "-I": "no-filename", "--json": "json", "-q": "quiet", "--count-matches": "count-matches",
 }  # fmt: skip
 _NUMBERED = {"-A": "after-context", "-B": "before-context", "-C": "context", "-m": "max-count"}
 
@@ -510,7 +514,7 @@ class _Passed(Action):
 def _rg_flags() -> Iterator[Argument]:
     passed = {"dest": "passed", "default": (), "action": _Passed, "help": "as ripgrep's"}
     for short, name in {**_MATCHING, **_WHOLE, **_PRINTING}.items():
-        yield _value(*dict.fromkeys(n for n in (short, f"--{name}") if n), nargs=0, **passed)
+        yield _value(*dict.fromkeys((short, f"--{name}")), nargs=0, **passed)
     for short, name in _NUMBERED.items():
         yield _value(short, f"--{name}", type=int, metavar="N", **passed)
 
@@ -581,8 +585,10 @@ def _fresh_mirror(go: Invocation, config: Config, budget_bytes: int) -> tuple[Mi
 
     mirror = go.mirror(config)
     try:
-        if go.newest(config) != mirror.version or len(mirror.entries) < mirror.total_files:
-            mirror.update(go.open(config), min(budget_bytes, config.cache_max_bytes), config.min_free_bytes)
+        mark = go.newest(config)
+        if not mirror.is_at(mark):
+            limit = min(budget_bytes, config.cache_max_bytes)
+            mirror.update(go.open(config), limit, config.min_free_bytes, mark=mark)
             go.keep_mirror(config, mirror)
     except UnreachableError:
         if not mirror.version:
@@ -657,7 +663,8 @@ def push(go: Invocation, names: list[str], corpus: str | None, tree: str | None,
     go.show(done, as_json, pushed_text)
     if done.conflicts:
         return ConflictError.exit_code
-    return InputError.exit_code if names and done.refused else 0
+    # What stays behind is somebody's work: a script must not take it for sent.
+    return InputError.exit_code if done.refused else 0
 
 
 @_command(_CORPUS, _TREE, _JSON, _DRY_RUN)

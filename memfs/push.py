@@ -24,7 +24,7 @@ from memfs.corpus.sources.formats import read as read_format
 from memfs.corpus.sources.formats import sniff
 from memfs.corpus.table import Corpus
 from memfs.workset.cache import HostCache
-from memfs.workset.changes import Changes, compare
+from memfs.workset.changes import Changes, check_version, compare
 from memfs.workset.conflict import Conflict, keep_both
 from memfs.workset.gather import gather
 from memfs.workset.manifest import Imported, Laid, Pin, Seen
@@ -94,16 +94,19 @@ def push(
     Raises:
         NotFoundError: a name is nothing that lies here or was laid here.
         ConflictError: another writer held the corpus too long; nothing was sent.
+        CorruptError: the corpus was made anew since this tree was laid; nothing was sent.
     """
     local = compare(tree).only(names)
     work = _Work(refused=dict(local.unreadable))
     chosen = list(_candidates(local, tree.manifest.all(), work))
     if dry_run or not chosen:
         corpus.refresh()
+        check_version(tree, corpus.uri, corpus.version)
         for _ in _documents(corpus, tree, local, chosen, work):
             pass
     else:
         with corpus.writing():
+            check_version(tree, corpus.uri, corpus.version)
             documents = _documents(corpus, tree, local, chosen, work)
             for commit in corpus.commit_batches(_kept(batches(documents), cache)):
                 work.added += commit.added

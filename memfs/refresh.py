@@ -15,7 +15,7 @@ from memfs.corpus.table import Corpus
 from memfs.errors import CorruptError
 from memfs.workset.apply import apply
 from memfs.workset.cache import HostCache
-from memfs.workset.changes import Changes, compare
+from memfs.workset.changes import Changes, check_version, compare
 from memfs.workset.conflict import Conflict, keep_both
 from memfs.workset.gather import gather
 from memfs.workset.manifest import Laid
@@ -73,13 +73,7 @@ def _laid(tree: Tree) -> dict[str, Laid]:
 
 
 def _check(corpus: Corpus, tree: Tree, laid: Mapping[str, Laid], stored: Mapping[str, FileInfo]) -> None:
-    known = (tree.manifest.meta("boot_version"), tree.manifest.meta("heard_version"))
-    seen = max([row.version for row in laid.values()] + [int(version or 0) for version in known])
-    if corpus.version < seen:
-        raise CorruptError(
-            f"{corpus.uri} is at version {corpus.version}, and this tree has seen {seen}: it was restored or made anew",
-            hint=f"nothing was changed; keep {tree.root} as it is, and boot into another folder",
-        )
+    check_version(tree, corpus.uri, corpus.version)
     gone = [path for path in laid if path not in stored]
     if gone and not stored:
         raise CorruptError(

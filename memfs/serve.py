@@ -233,30 +233,32 @@ class _Resident:
         self.uri = parse(config.need_corpus()).uri
         self._lock = threading.Lock()
         self._corpus: Corpus | None = None
+        self._mark = ""
         self._mirror: Mirror | None = None
         self._cache: HostCache | None = None
 
     def warm(self) -> None:
         """Open and load all that a command could want."""
-        corpus = self.corpus(None)
+        corpus = self.corpus(_newest(self.uri))
         corpus.warm()
         mirror = self.mirror()
         budget = min(WARM_BYTES, self._config.cache_max_bytes)
         if corpus.catalog().file_bytes <= budget:
-            mirror.update(corpus, budget, self._config.min_free_bytes)
+            mirror.update(corpus, budget, self._config.min_free_bytes, mark=self._mark)
             self.keep(mirror)
         self.cache().has(["0" * 64])
 
-    def corpus(self, newest: int | None) -> Corpus:
-        """Return the corpus at version `newest`, or any newer one; None: as it is, opened if it is not.
+    def corpus(self, mark: str) -> Corpus:
+        """Return the corpus at the version with that mark; "" for as it is, opened if it is not.
 
-        A command keeps the object that it was given: a newer version is another object.
+        A command keeps the object that it was given: another version is another object.
         """
         from memfs.corpus.table import Corpus
 
         with self._lock:
-            if self._corpus is None or (newest is not None and newest > self._corpus.version):
+            if self._corpus is None or (mark and mark != self._mark):
                 self._corpus = Corpus.open(self.uri, embedder=self._config.embedder)
+                self._mark = mark
             return self._corpus
 
     def mirror(self) -> Mirror:
@@ -269,8 +271,7 @@ class _Resident:
     def keep(self, mirror: Mirror) -> None:
         """Let later commands have what this one's mirror learned."""
         with self._lock:
-            if self._mirror is None or mirror.version >= self._mirror.version:
-                self._mirror = mirror
+            self._mirror = mirror
 
     def cache(self) -> HostCache:
         """Return the host's cache."""
@@ -286,13 +287,21 @@ class _Resident:
             return self._cache
 
 
+def _newest(uri: str) -> str:
+    from memfs.corpus.objects import Objects
+    from memfs.corpus.schema import TABLE
+
+    found = Objects(parse(uri)).newest(TABLE)
+    return found[1] if found else ""
+
+
 class _ResidentInvocation(Invocation):
     """A command that runs in the server: it finds the nouns made."""
 
     def __init__(self, resident: _Resident, environ: Mapping[str, str], cwd: str, out: Any, err: Any) -> None:
         super().__init__(environ, cwd, out, err)
         self._resident = resident
-        self._newest: int | None = None
+        self._newest: str | None = None
 
     def _is_mine(self, config: Config) -> bool:
         return parse(config.need_corpus()).uri == self._resident.uri
@@ -301,9 +310,11 @@ class _ResidentInvocation(Invocation):
         """See Invocation."""
         if version is not None or not self._is_mine(config):
             return super().open(config, version)
-        return self._resident.corpus(self._newest if self._newest is not None else self.newest(config))
+        mark = self._newest if self._newest is not None else self.newest(config)
+        # Nothing lies there any more: the error is the same as without a server.
+        return self._resident.corpus(mark) if mark else super().open(config)
 
-    def newest(self, config: Config) -> int | None:
+    def newest(self, config: Config) -> str:
         """See Invocation."""
         found = super().newest(config)
         if self._is_mine(config):

@@ -190,11 +190,12 @@ def test_dry_runs(memfs: Run, ready: Corpus, tmp_path: Path) -> None:
 
 
 def test_push_exit_codes(memfs: Run, ready: Corpus) -> None:
-    """0 when all of notes/ and sessions/ went, 3 when what was asked for by name may not go, 7 with a conflict."""
+    """0 when all that was written here went, 3 when something stays behind, 7 with a conflict."""
     memfs("boot")
+    assert memfs("push").code == 0
     Path("memory/knowledge/index.md").write_text("mine\n")
     ran = memfs("push")
-    assert (ran.code, "refused: knowledge/index.md: " in ran.out) == (0, True)
+    assert (ran.code, "refused: knowledge/index.md: " in ran.out) == (3, True)
     assert memfs("push", "knowledge").code == 3
     assert memfs("push", "knowledge/nothing.md").code == 4
     Path("memory/notes/deploy.md").write_text("mine\n")

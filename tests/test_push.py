@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from conftest import NOTES, Store, document, tree_of
 from memfs.boot import boot
 from memfs.corpus.sources import files
 from memfs.corpus.table import Corpus
-from memfs.errors import NotFoundError, PathError
+from memfs.errors import CorruptError, NotFoundError, PathError
 from memfs.push import Pushed, push
 from memfs.status import Status, status
 from memfs.workset.cache import HostCache
@@ -561,3 +562,16 @@ def test_memory_surface(filled: Corpus, root: Path, tmp_path: Path) -> None:
     assert memory.push(directory=str(root)).sent == (PLAN,)
     with pytest.raises(NotFoundError):
         memory.push(directory=str(tmp_path / "none"))
+
+
+def test_a_corpus_made_anew(filled: Corpus, tmp_path: Path) -> None:
+    """Nothing is sent into another corpus that lies at the place of the one that this tree was laid from."""
+    root = lay(filled, tmp_path)
+    (root / "notes/mine.md").write_bytes(MINE)
+    shutil.rmtree(filled.uri)
+    anew = Corpus.create(filled.uri)
+    for dry_run in (True, False):
+        with pytest.raises(CorruptError):
+            send(anew, tmp_path, dry_run=dry_run)
+    assert list(Corpus.open(filled.uri).files()) == []
+    assert (root / "notes/mine.md").read_bytes() == MINE

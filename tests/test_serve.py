@@ -149,6 +149,22 @@ def test_new_versions_are_seen(served: Corpus) -> None:
     assert log().count("served") == 3
 
 
+def test_a_corpus_made_anew(served: Corpus) -> None:
+    """Another corpus at the same place is another corpus, whatever its version number; none is an error."""
+    assert run_client("grep", "-l", "zebra").code == 0
+    shutil.rmtree(served.uri)
+    assert run_client("grep", "-l", "zebra").code == run_client("fetch", "zebra").code == 4
+    anew = Corpus.create(served.uri)
+    with anew.writing():
+        anew.commit([document("notes/anew.md", "The quokka is another.\n")])
+    ran = run_client("grep", "-l", "quokka")
+    assert (ran.code, ran.out) == (0, "memory/notes/anew.md\n")
+    assert "notes/anew.md" in run_client("fetch", "what is the quokka?").out
+    while anew.version <= served.version:
+        anew.commit([document("notes/anew.md", f"The quokka is another, {anew.version}.\n")])
+    assert run_client("grep", "-c", "another, ").out == "memory/notes/anew.md:1\n"
+
+
 def test_it_is_private(served: Corpus) -> None:
     """The socket and its folder are the user's alone; nonsense is not answered, and harms nobody."""
     assert socket_of().stat().st_mode & 0o777 == 0o600

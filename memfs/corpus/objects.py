@@ -141,14 +141,24 @@ class Objects:
 
     def newest_version(self, table: str) -> int | None:
         """Return a Lance table's newest version by listing its manifests, without opening it; None for no table."""
+        found = self.newest(table)
+        return found[0] if found else None
+
+    def newest(self, table: str) -> tuple[int, str] | None:
+        """Return the newest version, and what tells it from the same version of a table made anew at this place."""
         try:
             pages = obstore.list(self._store, f"{table}.lance/_versions", chunk_size=1000)
-            names = [str(entry["path"]).rsplit("/", 1)[-1] for entry in next(iter(pages), [])]
+            entries = list(next(iter(pages), []))
         except (oe.BaseError, OSError) as error:
             raise explain(error, self.uri) from error
         # Named u64 max - version, so that a store that lists in order gives the newest on its first page.
-        numbers = [int(stem) for name in names if name.endswith(".manifest") and (stem := name[:-9]).isdigit()]
-        return (1 << 64) - 1 - min(numbers) if numbers else None
+        named = ((str(entry["path"]).rsplit("/", 1)[-1].partition("."), entry) for entry in entries)
+        found = [(int(stem), entry) for (stem, _, kind), entry in named if kind == "manifest" and stem.isdigit()]
+        if not found:
+            return None
+        stem, entry = min(found, key=lambda pair: pair[0])
+        version = (1 << 64) - 1 - stem
+        return version, f"{version}:{entry.get('e_tag') or ''}:{entry['last_modified'].isoformat()}"
 
 
 def _open(location: Location) -> Any:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from memfs import paths
-from memfs.errors import NotFoundError
+from memfs.errors import CorruptError, NotFoundError
 from memfs.workset.manifest import Imported, Laid, Seen
 from memfs.workset.plan import is_clean
 from memfs.workset.tree import Tree
 
-__all__ = ["Changes", "compare"]
+__all__ = ["Changes", "check_version", "compare"]
 
 
 class Changes(NamedTuple):
@@ -130,3 +130,18 @@ def _missing(tree: Tree, path: str) -> str | None:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return "changed while it was being looked at" if isinstance(found, Seen) else found
+
+
+def check_version(tree: Tree, uri: str, version: int) -> None:
+    """Refuse a corpus that is older than what this tree has seen: its numbers and contents mean something else.
+
+    Raises:
+        CorruptError: the corpus was restored or made anew.
+    """
+    known = (tree.manifest.meta("boot_version"), tree.manifest.meta("heard_version"))
+    seen = max([row.version for row in tree.manifest.all().values()] + [int(text or 0) for text in known])
+    if version < seen:
+        raise CorruptError(
+            f"{uri} is at version {version}, and this tree has seen {seen}: it was restored or made anew",
+            hint=f"nothing was changed; keep {tree.root} as it is, and boot into another folder",
+        )

@@ -81,6 +81,8 @@ class Snapshot:
     total_files: int
     """Of the corpus at that version; more than there are entries where some are damaged, or were over the budget."""
     entries: dict[str, Entry]
+    mark: str = ""
+    """What tells the corpus's version from the same one of a corpus made anew; "" where it was not asked for."""
 
     @cached_property
     def _ordered(self) -> tuple[list[int], list[Entry]]:
@@ -124,7 +126,11 @@ class Mirror:
         """What is here, by path."""
         return self.snapshot.entries
 
-    def update(self, corpus: Corpus, budget_bytes: int, min_free_bytes: int | None = None) -> None:
+    def is_at(self, mark: str) -> bool:
+        """Whether it mirrors the corpus's version with that mark, whole."""
+        return bool(mark) and self.snapshot.mark == mark and len(self.entries) == self.total_files
+
+    def update(self, corpus: Corpus, budget_bytes: int, min_free_bytes: int | None = None, *, mark: str = "") -> None:
         """Bring the mirror to the version that `corpus` reads, with at most `budget_bytes` of files.
 
         What does not fit is left out: there are fewer entries than `total_files` then.
@@ -136,9 +142,9 @@ class Mirror:
         try:
             with self._locked():
                 self.snapshot = _read_index(self.folder)
-                if self.version == corpus.version and len(self.entries) == self.total_files:
-                    return
-                self._bring(corpus, budget_bytes, min_free_bytes)
+                # A newer version may have come since the mark was read: then the next search asks once more.
+                if not self.is_at(mark):
+                    self._bring(corpus, budget_bytes, min_free_bytes, mark)
         except OSError as error:
             raise DiskError(
                 f"{self.folder}: {error.strerror}", hint="make room, or set MEMFS_CACHE_DIR to another disk"
@@ -154,7 +160,7 @@ class Mirror:
         finally:
             os.close(fd)
 
-    def _bring(self, corpus: Corpus, budget_bytes: int, min_free_bytes: int | None) -> None:
+    def _bring(self, corpus: Corpus, budget_bytes: int, min_free_bytes: int | None, mark: str) -> None:
         stored = corpus.stored()
         total, chosen = len(stored), _within(stored, budget_bytes)
         kept = {path: e for path, e in self.entries.items() if path in chosen and chosen[path].sha256 == e.sha256}
@@ -184,7 +190,7 @@ class Mirror:
             end = out.tell()
             out.flush()
             os.fdatasync(out.fileno())
-        self._write_index(Snapshot(corpus.version, name, end, total, entries))
+        self._write_index(Snapshot(corpus.version, name, end, total, entries, mark))
 
     def _write_index(self, index: Snapshot) -> None:
         head = {
@@ -193,6 +199,7 @@ class Mirror:
             "data": index.data,
             "end": index.end,
             "total_files": index.total_files,
+            "mark": index.mark,
             "entries": list(index.entries.values()),
         }
         temporary = os.path.join(self.folder, f"index-{os.urandom(6).hex()}.tmp")
@@ -309,6 +316,13 @@ def _read_index(folder: str) -> Snapshot:
         if os.path.getsize(os.path.join(folder, head["data"])) < head["end"]:
             return nothing
         entries = {row[0]: Entry(*row) for row in head["entries"]}
-        return Snapshot(int(head["version"]), str(head["data"]), int(head["end"]), int(head["total_files"]), entries)
+        return Snapshot(
+            version=int(head["version"]),
+            data=str(head["data"]),
+            end=int(head["end"]),
+            total_files=int(head["total_files"]),
+            entries=entries,
+            mark=str(head["mark"]),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return nothing
