@@ -651,7 +651,7 @@ def diff(go: Invocation, names: list[str], corpus: str | None, tree: str | None,
 def push(go: Invocation, names: list[str], corpus: str | None, tree: str | None, as_json: bool, dry_run: bool) -> int:
     """Send new and edited notes, and new sessions, to the corpus. What changed on both sides is kept, twice.
 
-    Exit code 7 if a conflict remains; 3 if a PATH was given and not all of it may be sent.
+    Exit code 7 if a conflict remains; 3 if something that was written here could not be sent.
     """
     from memfs import push as verb
     from memfs.report import pushed_text

@@ -26,7 +26,7 @@ from memfs.errors import ConfigError, CorruptError, DiskError, InputError, NotFo
 from memfs.workset.apply import apply
 from memfs.workset.manifest import Laid
 from memfs.workset.mirror import Entry, Mirror
-from memfs.workset.plan import Wanted, diff, is_clean
+from memfs.workset.plan import Wanted, diff
 
 if TYPE_CHECKING:
     from memfs.workset.tree import Tree
@@ -208,7 +208,7 @@ def _look(root: str, open_tree: OpenTree) -> _Local:
         laid: dict[str, Laid] = tree.manifest.all()
         found = dict(tree.files())
         files = {
-            path: laid[path].sha256 if path in laid and is_clean(tree, laid[path], seen) else ""
+            path: laid[path].sha256 if path in laid and tree.is_clean(laid[path], seen) else ""
             for path, seen in found.items()
         }
         gone = frozenset(path for path, row in laid.items() if path not in found and row.pending is None)

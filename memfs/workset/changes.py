@@ -12,7 +12,6 @@ from typing import NamedTuple
 from memfs import paths
 from memfs.errors import CorruptError, NotFoundError
 from memfs.workset.manifest import Imported, Laid, Seen
-from memfs.workset.plan import is_clean
 from memfs.workset.tree import Tree
 
 __all__ = ["Changes", "check_version", "compare"]
@@ -91,8 +90,8 @@ def compare(tree: Tree) -> Changes:
             elif isinstance(found, str):
                 unreadable[path] = found
             elif path in laid and not _never_laid(laid[path]):
-                (clean if is_clean(tree, laid[path], found) else modified)[path] = found
-            elif path in laid and is_clean(tree, laid[path], found):
+                (clean if tree.is_clean(laid[path], found) else modified)[path] = found
+            elif path in laid and tree.is_clean(laid[path], found):
                 clean[path] = found
             elif path in imported and _is_same(tree, imported[path], found):
                 sent[path] = found

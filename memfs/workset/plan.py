@@ -13,7 +13,7 @@ from memfs.workset.room import Asked, Going, make_room
 from memfs.workset.space import NO_LIMITS, Limits
 from memfs.workset.tree import Tree
 
-__all__ = ["PART_BYTES", "Action", "Plan", "Step", "Wanted", "diff", "is_clean", "name_fault"]
+__all__ = ["PART_BYTES", "Action", "Plan", "Step", "Wanted", "diff", "name_fault"]
 
 PART_BYTES = 64 << 20
 
@@ -149,11 +149,6 @@ def _step(wanted: Wanted, laid: Laid | None, tree: Tree | None, reason: str | No
         return Step(wanted, Action.EDITED, found, "edited here; your edit is kept")
     origin = "edited here" if laid is not None else "a file of yours lies there"
     return Step(wanted, Action.CONFLICT, found, f"{origin}, and the corpus has another; yours is kept")
-
-
-def is_clean(tree: Tree, laid: Laid, found: Seen) -> bool:
-    """Return whether the file on disk still has the bytes that were laid."""
-    return tree.is_clean(laid, found)
 
 
 def name_fault(path: str) -> str:
