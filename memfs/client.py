@@ -4,7 +4,7 @@ It imports next to nothing, for it is all that `memfs fetch` and `memfs grep` co
 a server is up. Without one, or with one that has another environment (credentials,
 MEMFS_*), the same command runs in this process, with the same output.
 
-    request   4-byte length, JSON {"argv": […], "cwd": "…", "digest": "…"}
+    request   4-byte length, then texts that end with NUL each: how many settings, they, the working folder, argv
     answer    frames of 1 byte kind (o: stdout, e: stderr, x: exit code, d: declined), 4-byte length, bytes
 """
 
@@ -13,10 +13,15 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["SERVED", "digest", "main", "socket_file", "start"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["SERVED", "main", "settings", "socket_file", "start"]
 
 SERVED = ("fetch", "get", "grep", "ls")
 PREFIXES = ("MEMFS_", "AWS_", "AZURE_", "GOOGLE_", "XDG_", "HF_")
+MARK = ".memfs.toml"
 _started: list[object] = []
 LOST = 75
 """The exit code when a server ended in the middle of an answer."""
@@ -34,16 +39,12 @@ def main() -> None:
     run()
 
 
-def digest(environ: dict[str, str]) -> str:
-    """Return what a server and its client must have in common: program, user and settings."""
-    from hashlib import sha256
-
+def settings() -> list[str]:
+    """Return what a server and its client must have in common: program and environment."""
     import memfs
 
-    settings = sorted((k, v) for k, v in environ.items() if k.startswith(PREFIXES) or k == "HOME")
-    return sha256(
-        repr((memfs.__file__, sys.executable, os.getuid(), settings)).encode(errors="surrogateescape")
-    ).hexdigest()
+    environ = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith(PREFIXES) or k == "HOME")
+    return [str(memfs.__file__), sys.executable, *environ]
 
 
 def socket_file(state: str) -> str | None:
@@ -78,32 +79,37 @@ def start(tree: str) -> None:
 def _ask(argv: list[str]) -> int | None:
     """Return the server's exit code; None if the command is to run here."""
     tree = _tree(argv)
-    state = tree and _state(tree)
+    state = tree and _state(os.path.join(tree, MARK))
     file = state and socket_file(state)
     if not tree or not file or not os.path.exists(file):
         return None
-    import json
-    import socket
+    # What `socket` is made of, without the 5 ms that its own imports (enum, selectors) take.
+    import _socket
 
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.connect(file)
     except OSError:
         # It was killed. This command does its own work; the next one finds a server again.
         start(tree)
         return None
-    with connection:
-        request = json.dumps({"argv": argv, "cwd": os.getcwd(), "digest": digest(dict(os.environ))}).encode()
+    mine = settings()
+    texts = [str(len(mine)), *mine, os.getcwd(), *argv]
+    request = b"".join(os.fsencode(text) + b"\0" for text in texts)
+    try:
+        connection.sendall(len(request).to_bytes(4, "big") + request)
+    except ConnectionError:
+        connection.close()
+        return None
+    with open(connection.detach(), "rb") as answer:
         try:
-            connection.sendall(len(request).to_bytes(4, "big") + request)
-            return _relay(connection.makefile("rb"))
-        except (BrokenPipeError, ConnectionError):
+            return _relay(answer.read)
+        except ConnectionError:
             return None
 
 
-def _relay(answer: object) -> int | None:
+def _relay(read: Callable[[int], bytes]) -> int | None:
     """Copy the answer to this process's streams."""
-    read = answer.read  # type: ignore[attr-defined]
     printed = False
     while len(head := read(5)) == 5:
         kind, data = head[:1], read(int.from_bytes(head[1:], "big"))
@@ -126,29 +132,53 @@ def _relay(answer: object) -> int | None:
 
 
 def _tree(argv: list[str]) -> str | None:
-    """Return the tree that a command line means; None if its settings cannot be read (the command will say why)."""
+    """Return the tree that a command line means; None if its settings cannot be read (the command will say why).
+
+    The usual case, a tree's mark in or below the working folder or a folder above it, is found
+    without reading settings files as such. The server resolves the settings once more, as they are.
+    """
+    named = [word for word in argv if word.startswith("--tree")]
+    if not named and not os.environ.get("MEMFS_TREE"):
+        folder, home = os.getcwd(), os.environ.get("HOME")
+        while True:
+            for near in (folder, os.path.join(folder, "memory")):
+                if os.path.isfile(os.path.join(near, MARK)):
+                    if _state(os.path.join(near, MARK)):
+                        return near
+                    return _configured_tree(None)
+            parent = os.path.dirname(folder)
+            if parent in (folder, home) or folder == home:
+                return _configured_tree(None)
+            folder = parent
+    flag = next((a.removeprefix("--tree=") for a in named if a.startswith("--tree=")), None)
+    if flag is None and "--tree" in argv[:-1]:
+        flag = argv[argv.index("--tree") + 1]
+    return _configured_tree(flag)
+
+
+def _configured_tree(flag: str | None) -> str | None:
     from memfs.config import load
     from memfs.errors import ConfigError
 
-    flag = next((a.removeprefix("--tree=") for a in argv if a.startswith("--tree=")), None)
-    if flag is None and "--tree" in argv[:-1]:
-        flag = argv[argv.index("--tree") + 1]
     try:
         return load({"tree": flag}).tree
     except (ConfigError, OSError):
         return None
 
 
-def _state(tree: str) -> str | None:
-    """Return the id in a tree's mark."""
-    import re
-
+def _state(mark: str) -> str | None:
+    """Return the id in a tree's mark, a file; None if it is something else."""
     try:
-        with open(os.path.join(tree, ".memfs.toml"), encoding="utf-8", errors="replace") as handle:
-            found = re.search(r'^state\s*=\s*"([0-9a-f]{16})"\s*$', handle.read(65_536), re.M)
+        with open(mark, encoding="utf-8", errors="replace") as handle:
+            lines = handle.read(65_536).splitlines()
     except OSError:
         return None
-    return found[1] if found else None
+    for line in lines:
+        key, _, value = line.partition("=")
+        state = value.strip()[1:-1]
+        if key.strip() == "state" and len(state) == 16 and not state.strip("0123456789abcdef"):
+            return state
+    return None
 
 
 if __name__ == "__main__":

@@ -555,7 +555,7 @@ def grep(
         whole=any(flag[2:] in _WHOLE.values() for flag in passed),
     )
     rg = verb.find_rg()
-    mirror, offline = _fresh_mirror(go, config, parse_size(budget, "budget"))
+    mirror, limit = go.mirror(config), parse_size(budget, "budget")
     done = verb.grep(
         query,
         mirror,
@@ -567,7 +567,7 @@ def grep(
         sink=go.write,
         scratch=os.path.join(config.cache_dir, "scratch"),
         lay=lay,
-        offline=offline,
+        freshen=lambda: _freshen(go, config, mirror, limit),
     )
     if done.said:
         go.note(done.said, end="")
@@ -579,11 +579,10 @@ def grep(
     return done.exit_code
 
 
-def _fresh_mirror(go: Invocation, config: Config, budget_bytes: int) -> tuple[Mirror, bool]:
-    """This host's mirror at the corpus's newest version; or as it is, and True, if the corpus does not answer."""
+def _freshen(go: Invocation, config: Config, mirror: Mirror, budget_bytes: int) -> bool:
+    """Bring this host's mirror to the corpus's newest version; leave it as it is, and return True, if none answers."""
     from memfs.errors import UnreachableError
 
-    mirror = go.mirror(config)
     try:
         mark = go.newest(config)
         if not mirror.is_at(mark):
@@ -593,8 +592,8 @@ def _fresh_mirror(go: Invocation, config: Config, budget_bytes: int) -> tuple[Mi
     except UnreachableError:
         if not mirror.version:
             raise
-        return mirror, True
-    return mirror, False
+        return True
+    return False
 
 
 def _bring(go: Invocation, config: Config, entries: Sequence[Entry]) -> Mapping[str, bytes]:

@@ -147,9 +147,12 @@ def grep(
     sink: Callable[[bytes], object],
     scratch: str,
     lay: int = 100,
-    offline: bool = False,
+    freshen: Callable[[], bool] = lambda: False,
 ) -> Grepped:
     """Search the corpus as `mirror` has it, with the tree's own files over it.
+
+    `freshen` brings `mirror` to the corpus's newest version, and returns whether that was out of
+    reach; the mirror as it is is searched meanwhile, for mostly nothing has changed.
 
     `sink` takes what ripgrep prints, as it comes. `bring` returns the bytes of files that the
     mirror does not have as they are. `scratch` is a folder on the local disk for what ripgrep
@@ -162,7 +165,7 @@ def grep(
     """
     if not query.patterns:
         raise InputError("no pattern is given", hint="memfs grep PATTERN, or -e PATTERN")
-    local = _look(tree_root, open_tree)
+    local, offline, found = _look_and_search(query, mirror, rg, tree_root, open_tree, freshen)
     stored = mirror.entries
     if local.deleted:
         stored = {path: entry for path, entry in stored.items() if path not in local.deleted}
@@ -170,7 +173,6 @@ def grep(
         cwd, tree_root, query.paths, lambda wanted: any(_lies_at(path, wanted) for path in (*local.files, *stored))
     )
     visible, mine = view.part(stored), view.part(local.files)
-    found = None if query.needs_all else mirror.search(rg, query.rg_matching())
     if found is not None and query.as_text:
         found |= mirror.snapshot.altered
     may_match = visible if found is None else {path: visible[path] for path in found if path in visible}
@@ -198,6 +200,20 @@ def grep(
         offline=offline,
     )
     return Grepped(INCOMPLETE if (not_searched or offline) and code < 2 else code, said, coverage)
+
+
+def _look_and_search(
+    query: Query, mirror: Mirror, rg: str, root: str, open_tree: OpenTree, freshen: Callable[[], bool]
+) -> tuple[_Local, bool, set[str] | None]:
+    """Return the tree's state, whether the corpus did not answer, and which stored files match (None: any may)."""
+    if query.needs_all:
+        return _look(root, open_tree), freshen(), None
+    with mirror.search(rg, query.rg_matching()) as search:
+        local, offline = _look(root, open_tree), freshen()
+        if search.snapshot is mirror.snapshot:
+            return local, offline, search.files()
+    with mirror.search(rg, query.rg_matching()) as search:
+        return local, offline, search.files()
 
 
 def _look(root: str, open_tree: OpenTree) -> _Local:

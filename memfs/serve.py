@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import fcntl
 import io
-import json
 import os
 import signal
 import socket
@@ -24,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memfs import client
 from memfs.commands import Invocation
@@ -85,7 +84,7 @@ class Server:
 
     def __init__(self, config: Config, mark: tuple[str, str], file: str, log: io.TextIOBase) -> None:
         self._config, self._mark, self._file, self._log = config, mark, file, log
-        self._digest = client.digest(dict(os.environ))
+        self._settings = client.settings()
         self._resident = _Resident(config._replace(corpus=config.corpus or mark[0]))
         self._gate = threading.BoundedSemaphore(AT_ONCE)
         self._active = 0
@@ -147,12 +146,12 @@ class Server:
                     return
                 connection.settimeout(None)
                 answer = _Answer(connection)
-                if request["digest"] != self._digest or request["argv"][0] not in client.SERVED:
+                if request.settings != self._settings or request.argv[0] not in client.SERVED:
                     answer.send(b"d", b"")
                     return
                 with self._gate:
-                    code = self._run(request["argv"], request["cwd"], answer)
-                self._say(f"served {request['argv'][0]}: {code}")
+                    code = self._run(request.argv, request.cwd, answer)
+                self._say(f"served {request.argv[0]}: {code}")
                 answer.send(b"x", str(code).encode())
         except OSError:
             # The client has gone; what it asked for ends with it.
@@ -164,7 +163,7 @@ class Server:
                 self._active -= 1
                 self._used = time.monotonic()
 
-    def _request(self, connection: socket.socket) -> dict[str, Any] | None:
+    def _request(self, connection: socket.socket) -> _Request | None:
         """Read one request of a peer that is this user; None for anything else."""
         if hasattr(socket, "SO_PEERCRED"):
             _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -175,12 +174,7 @@ class Server:
         size = int.from_bytes(stream.read(4), "big")
         if not 0 < size <= REQUEST_BYTES_MAX:
             return None
-        try:
-            found = json.loads(stream.read(size))
-            argv, cwd = [str(word) for word in found["argv"]], str(found["cwd"])
-            return {"argv": argv, "cwd": cwd, "digest": found["digest"]} if argv else None
-        except (ValueError, KeyError, TypeError):
-            return None
+        return _Request.parse(stream.read(size))
 
     def _run(self, argv: list[str], cwd: str, answer: _Answer) -> int:
         from memfs.cli import run
@@ -194,6 +188,24 @@ class Server:
     def _say(self, text: str) -> None:
         self._log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
         self._log.flush()
+
+
+class _Request(NamedTuple):
+    """What a client asks for."""
+
+    settings: list[str]
+    cwd: str
+    argv: list[str]
+
+    @classmethod
+    def parse(cls, data: bytes) -> _Request | None:
+        """Read what memfs.client sends; None for anything else."""
+        texts = [os.fsdecode(text) for text in data.split(b"\0")]
+        if texts.pop() or not texts or not texts[0].isdecimal() or len(texts[0]) > 4:
+            return None
+        count = int(texts[0])
+        settings, rest = texts[1 : 1 + count], texts[1 + count :]
+        return cls(settings, rest[0], rest[1:]) if len(rest) > 1 else None
 
 
 class _Answer:

@@ -43,6 +43,12 @@ def ripgrep(cwd: Path, *arguments: str) -> tuple[int, bytes]:
     return done.returncode, done.stdout
 
 
+def files_with(mirror: Mirror, pattern: str) -> set[str] | None:
+    """What a search of the mirror alone finds."""
+    with mirror.search(find_rg(), ["-e", pattern]) as search:
+        return search.files()
+
+
 @pytest.fixture
 def ready(filled: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     """A corpus named by MEMFS_CORPUS, and a tree ./memory that holds one of its files."""
@@ -284,12 +290,12 @@ def test_the_mirror_follows(filled: Corpus, tmp_path: Path) -> None:
     mirror = Mirror(str(tmp_path / "cache"), filled.uri)
     mirror.update(filled, 1 << 30)
     data = mirror.snapshot.data
-    assert mirror.search(find_rg(), ["-e", "Friday"]) == {"notes/deploy.md"}
+    assert files_with(mirror, "Friday") == {"notes/deploy.md"}
     filled.commit([document("notes/deploy.md", "Now it is Monday.\n")], delete=["notes/people/ana.md"])
     mirror.update(filled, 1 << 30)
     assert mirror.snapshot.data == data
-    assert mirror.search(find_rg(), ["-e", "Friday|green tea"]) == set()
-    assert mirror.search(find_rg(), ["-e", "Monday"]) == {"notes/deploy.md"}
+    assert files_with(mirror, "Friday|green tea") == set()
+    assert files_with(mirror, "Monday") == {"notes/deploy.md"}
     again = Mirror(str(tmp_path / "cache"), filled.uri)
     assert again.entries == mirror.entries
     assert {path: again.read(entry) for path, entry in again.entries.items()} == {
@@ -299,7 +305,7 @@ def test_the_mirror_follows(filled: Corpus, tmp_path: Path) -> None:
         filled.commit([document("notes/big.md", f"turn {turn}\n" + "filling line\n" * 100_000)])
         mirror.update(filled, 1 << 30)
     assert mirror.snapshot.data != data
-    assert mirror.search(find_rg(), ["-e", "turn 2|Monday"]) == {"notes/big.md", "notes/deploy.md"}
+    assert files_with(mirror, "turn 2|Monday") == {"notes/big.md", "notes/deploy.md"}
 
 
 @pytest.mark.parametrize("damage", ["index", "data", "cut", "name"])
@@ -322,7 +328,7 @@ def test_a_damaged_mirror_is_made_anew(damage: str, filled: Corpus, tmp_path: Pa
         return
     assert again.version == 0
     again.update(filled, 1 << 30)
-    assert again.search(find_rg(), ["-e", "Friday"]) == {"notes/deploy.md"}
+    assert files_with(again, "Friday") == {"notes/deploy.md"}
 
 
 def test_scratch_is_swept(memfs: Run, ready: Corpus) -> None:
@@ -387,7 +393,7 @@ def test_killed_while_the_mirror_is_made(step: int, filled: Corpus, tmp_path: Pa
         assert {path: mirror.read(entry) for path, entry in mirror.entries.items()} == {
             path: file.data for path, file in stored.items()
         }
-        assert mirror.search(rg, ["-e", "noon|Monday"]) == {"notes/deploy.md"}
+        assert files_with(mirror, "noon|Monday") == {"notes/deploy.md"}
         filled.commit([document("notes/deploy.md", f"Now it is Monday, {turn}.\n")])
 
 

@@ -231,15 +231,16 @@ class Mirror:
             return None
         return data if hashlib.sha256(data).hexdigest() == entry.sha256 else None
 
-    def search(self, rg: str, arguments: Sequence[str]) -> set[str] | None:
-        """Return the files with a line that ripgrep finds with `arguments` (flags and patterns); None for too many.
+    @contextmanager
+    def search(self, rg: str, arguments: Sequence[str]) -> Iterator[Search]:
+        """Begin to search for the files with a line that ripgrep finds with `arguments` (flags and patterns).
 
-        Raises:
-            MemfsError: ripgrep refused the pattern, in its own words.
+        ripgrep runs while the caller does something else, and is ended with the block.
         """
         snapshot = self.snapshot
         if not snapshot.end:
-            return set()
+            yield Search(snapshot, None)
+            return
         # -M 1 leaves the lines themselves out of the answer: "offset:[Omitted …]".
         command = [
             rg, "--no-config", "--text", "--encoding=none", "--no-heading", "--no-filename", "--no-line-number",
@@ -247,19 +248,39 @@ class Mirror:
             *arguments, "--", os.path.join(self.folder, snapshot.data),
         ]  # fmt: skip
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
-            assert run.stdout is not None
-            assert run.stderr is not None
-            found: set[str] = set()
-            for count, line in enumerate(run.stdout):
-                if count >= HITS_MAX:
-                    run.kill()
-                    return None
-                offset, colon, _ = line.partition(b":")
-                entry = snapshot.at(int(offset)) if colon and offset.isdigit() else None
-                if entry is not None:
-                    found.add(entry.path)
-            said = run.stderr.read().decode(errors="replace").strip()
-        if run.returncode not in (0, 1):
+            try:
+                yield Search(snapshot, run)
+            finally:
+                run.kill()
+
+
+class Search:
+    """A search of one snapshot that has begun."""
+
+    def __init__(self, snapshot: Snapshot, run: subprocess.Popen[bytes] | None) -> None:
+        self.snapshot = snapshot
+        self._run = run
+
+    def files(self) -> set[str] | None:
+        """Return the paths of the files that match, once; None where there are too many matches to tell.
+
+        Raises:
+            RipgrepError: ripgrep refused the pattern, in its own words.
+        """
+        if self._run is None:
+            return set()
+        assert self._run.stdout is not None
+        assert self._run.stderr is not None
+        found: set[str] = set()
+        for count, line in enumerate(self._run.stdout):
+            if count >= HITS_MAX:
+                return None
+            offset, colon, _ = line.partition(b":")
+            entry = self.snapshot.at(int(offset)) if colon and offset.isdigit() else None
+            if entry is not None:
+                found.add(entry.path)
+        said = self._run.stderr.read().decode(errors="replace").strip()
+        if self._run.wait() not in (0, 1):
             raise RipgrepError(said.removeprefix("rg: "))
         return found
 
