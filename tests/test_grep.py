@@ -380,7 +380,7 @@ mirror.Mirror(cache, uri).update(Corpus.open(uri), 1 << 30)
 @pytest.mark.parametrize("step", [1, 3, 6, 7, 8, 9])
 def test_killed_while_the_mirror_is_made(step: int, filled: Corpus, tmp_path: Path) -> None:
     """Killed at any step, the old mirror answers, and the next update makes it right."""
-    cache, rg = str(tmp_path / "cache"), find_rg()
+    cache = str(tmp_path / "cache")
     for turn in range(2):
         before = Mirror(cache, filled.uri).entries
         done = subprocess.run([sys.executable, "-c", DIES_IN_UPDATE, str(step), filled.uri, cache], check=False)
