@@ -41,6 +41,7 @@ def main() -> None:
     try:
         code = run(sys.argv[1:], Invocation(os.environ, os.getcwd(), sys.stdout, sys.stderr))
         sys.stdout.flush()
+        sys.stderr.flush()
     except BrokenPipeError:
         # The reader (head, less) has gone; so do we, without a second error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -30,13 +30,18 @@ LOST = 75
 def main() -> None:
     """Run the command line: by the server, or here."""
     argv = sys.argv[1:]
+    code = None
     if argv and argv[0] in SERVED and not os.environ.get("MEMFS_NO_SERVER") and "--help" not in argv:
         code = _ask(argv)
-        if code is not None:
-            sys.exit(code)
-    from memfs.cli import main as run
+    if code is None:
+        from memfs.cli import main as run
 
-    run()
+        try:
+            run()
+        except SystemExit as end:
+            code = int(end.code or 0)
+    # Whatever was begun is ended and flushed; taking Python and its libraries down takes a tenth of a boot.
+    os._exit(code or 0)
 
 
 def settings() -> list[str]:
