@@ -5,6 +5,7 @@ a server is up. Without one, or with one that has another environment (credentia
 MEMFS_*), the same command runs in this process, with the same output.
 
     request   4-byte length, then texts that end with NUL each: how many settings, they, the working folder, argv
+    accepted  1 byte (a), at once: a server that is stopped or hangs does not send it
     answer    frames of 1 byte kind (o: stdout, e: stderr, x: exit code, d: declined), 4-byte length, bytes
 """
 
@@ -23,6 +24,7 @@ SERVED = ("fetch", "get", "grep", "ls")
 PREFIXES = ("MEMFS_", "AWS_", "AZURE_", "GOOGLE_", "XDG_", "HF_")
 MARK = ".memfs.toml"
 _started: list[object] = []
+ACCEPT_S = 5
 LOST = 75
 """The exit code when a server ended in the middle of an answer."""
 
@@ -102,8 +104,13 @@ def _ask(argv: list[str]) -> int | None:
     texts = [str(len(mine)), *mine, os.getcwd(), *argv]
     request = b"".join(os.fsencode(text) + b"\0" for text in texts)
     try:
+        connection.settimeout(ACCEPT_S)
         connection.sendall(len(request).to_bytes(4, "big") + request)
-    except ConnectionError:
+        accepted = connection.recv(1)
+        connection.settimeout(None)
+    except (ConnectionError, TimeoutError):
+        accepted = b""
+    if accepted != b"a":
         connection.close()
         return None
     with open(connection.detach(), "rb") as answer:

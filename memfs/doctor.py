@@ -19,6 +19,7 @@ from memfs.errors import ConfigError, CorruptError, MemfsError, NotFoundError, U
 from memfs.workset.apply import recover, unsettled
 from memfs.workset.cache import HostCache
 from memfs.workset.manifest import Seen, inspect
+from memfs.workset.mirror import Mirror
 from memfs.workset.space import Limits, network_file_system, space
 from memfs.workset.tree import MARK, Tree, is_temporary, read_mark
 
@@ -83,7 +84,7 @@ def doctor(
         *_memfs(),
         *_guarded("tree", lambda: _tree(tree, state_dir, limits, deep, fix)),
         *_guarded("cache", lambda: _cache(cache, deep, fix)),
-        *_guarded("corpus", lambda: _corpus(corpus, embedder, deep, fix)),
+        *_guarded("corpus", lambda: _corpus(corpus, embedder, cache.folder, deep, fix)),
         *_disk({"tree": tree, "state": state_dir, "cache": cache.folder}, limits),
     )
     return Checkup(found, deep, fix)
@@ -293,7 +294,7 @@ def _cache(cache: HostCache, deep: bool, fix: bool) -> Iterator[Finding]:
 # -- the corpus ---------------------------------------------------------------------------
 
 
-def _corpus(uri: str | None, embedder: str | None, deep: bool, fix: bool) -> Iterator[Finding]:
+def _corpus(uri: str | None, embedder: str | None, cache_dir: str, deep: bool, fix: bool) -> Iterator[Finding]:
     if uri is None:
         yield Finding("corpus", "none is named", NOTE, repair="give --corpus URI, or set MEMFS_CORPUS")
         return
@@ -321,6 +322,8 @@ def _corpus(uri: str | None, embedder: str | None, deep: bool, fix: bool) -> Ite
     yield from _indices(corpus, found, fix)
     yield from _boot_set(corpus, fix)
     yield _whole(corpus, found)
+    if deep:
+        yield from _mirror(corpus, cache_dir, fix)
     yield from _clock(corpus, fix)
 
 
@@ -382,6 +385,18 @@ def _restored(finding: Finding, broken: Sequence[str], corpus: Corpus, fix: bool
         return tried
     what = f"{len(rest):,} files are not whole, and no older version has them so"
     return finding._replace(what=what, names=tuple(rest), repair="add them again from their source")
+
+
+def _mirror(corpus: Corpus, cache_dir: str, fix: bool) -> Iterator[Finding]:
+    """What grep searches: a search trusts it, for hashing all of it would cost more than the search."""
+    mirror = Mirror(cache_dir, corpus.uri)
+    damaged = mirror.damaged()
+    if damaged:
+        what = f"{len(damaged):,} files of the mirror that grep searches do not match their hash"
+        finding = Finding("cache", what, PROBLEM, tuple(damaged), "writes them again from the corpus")
+        yield _mended(finding, fix, lambda: mirror.mend(corpus.read_whole(damaged)))
+    elif mirror.version:
+        yield Finding("cache", f"the mirror that grep searches: {len(mirror.entries):,} files, each hashed")
 
 
 def _indices(corpus: Corpus, found: Audit, fix: bool) -> Iterator[Finding]:

@@ -145,6 +145,7 @@ class Server:
                 if request is None:
                     return
                 connection.settimeout(None)
+                connection.sendall(b"a")
                 answer = _Answer(connection)
                 if request.settings != self._settings or request.argv[0] not in client.SERVED:
                     answer.send(b"d", b"")

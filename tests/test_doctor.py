@@ -527,3 +527,14 @@ class TestMachine:
         """A clock in 1970 is a problem."""
         monkeypatch.setattr("memfs.doctor.time.time", lambda: 1_000.0)
         assert "never set" in only(look(tmp_path, None)).what
+
+
+def test_the_mirror(ready: Corpus, memfs: Run, tmp_path: Path) -> None:
+    """What grep searches is hashed with --deep, and written again with --fix."""
+    assert memfs("grep", "-l", "Friday").code == 0
+    (data,) = (tmp_path / "cache/mirror").glob("*/data-*")
+    whole = data.read_bytes()
+    data.write_bytes(whole.replace(b"Friday", b"Monday", 1))
+    assert problems(look(tmp_path, ready)) == []
+    assert check_mend(tmp_path, ready, "1 files of the mirror", deep=True).names == ("notes/deploy.md",)
+    assert data.read_bytes() == whole

@@ -251,6 +251,16 @@ def test_a_killed_server_is_replaced(served: Corpus) -> None:
     assert "served grep" in log()
 
 
+def test_a_stopped_server_holds_nobody_up(served: Corpus) -> None:
+    """One that hangs does not accept; the command does its own work."""
+    server = int(Path(f"{socket_of()}.lock").read_text())
+    os.kill(server, signal.SIGSTOP)
+    try:
+        assert run_client("grep", "-l", "zebra").out == "memory/sessions/2026/05/two/summary.md\n"
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+
 def test_killed_while_it_works(served: Corpus) -> None:
     """Killed at random moments of many commands: each client ends well, the tree is whole, no edit is lost."""
     Path("memory/notes").mkdir(exist_ok=True)

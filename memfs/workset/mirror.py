@@ -26,11 +26,11 @@ import re
 import subprocess
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from memfs.errors import DiskError, MemfsError
 from memfs.workset.space import space
@@ -231,6 +231,25 @@ class Mirror:
             return None
         return data if hashlib.sha256(data).hexdigest() == entry.sha256 else None
 
+    def damaged(self) -> list[str]:
+        """Return the files whose flat form is not what was written, all of them read and hashed."""
+        if not self.version:
+            return []
+        with open(os.path.join(self.folder, self.snapshot.data), "rb") as handle:
+            return [path for path, entry in self.entries.items() if not _is_whole(handle, entry)]
+
+    def mend(self, contents: Mapping[str, FileBytes]) -> None:
+        """Write the files again, in place: a running server reads the same file.
+
+        A file that the corpus has in another version by now is left to the next update.
+        """
+        with self._locked(), open(os.path.join(self.folder, self.snapshot.data), "r+b") as out:
+            for path, file in contents.items():
+                entry = self.entries[path]
+                if file.sha256 == entry.sha256:
+                    out.seek(entry.offset)
+                    out.write(_flat(file.data)[0] + b"\n")
+
     @contextmanager
     def search(self, rg: str, arguments: Sequence[str]) -> Iterator[Search]:
         """Begin to search for the files with a line that ripgrep finds with `arguments` (flags and patterns).
@@ -311,6 +330,15 @@ def _contents(corpus: Corpus, wanted: dict[str, StoredFile], bulk: bool) -> Iter
     names = list(wanted)
     for at in range(0, len(names), BATCH_FILES):
         yield from corpus.read_whole(names[at : at + BATCH_FILES]).values()
+
+
+def _is_whole(data: BinaryIO, entry: Entry) -> bool:
+    """Whether the flat form of a file is as it was written; of an altered one, whether its end is in its place."""
+    data.seek(entry.offset)
+    found = data.read(entry.length + 1)
+    if found[entry.length :] != b"\n":
+        return False
+    return entry.altered or hashlib.sha256(found[: entry.length]).hexdigest() == entry.sha256
 
 
 def _flat(data: bytes) -> tuple[bytes, bool]:
