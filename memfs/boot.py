@@ -5,9 +5,8 @@ Needs neither lancedb nor pyarrow unless a larger map than the published one is 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from memfs.corpus import bootset
 from memfs.corpus.bootset import BootFile, BootSet, LeftOut
@@ -22,6 +21,7 @@ from memfs.errors import (
     NotFoundError,
     UnreachableError,
 )
+from memfs.later import Later
 from memfs.workset.cache import BootCopy, HostCache
 from memfs.workset.space import NO_LIMITS, Limits
 
@@ -150,7 +150,7 @@ def _find_map(location: Location, cache: HostCache, budget_bytes: int | None, re
     copy = cache.boot_copy(location.uri)
     try:
         objects = Objects(location)
-        newest = _Later(lambda: _newest(objects))
+        newest = Later(lambda: _newest(objects))
         if rebuild:
             made = _rebuild(location, bootset.PUBLISHED_BYTES) if dry_run else _republish(location)
             return _Map(made, newest.wait(), offline=False, from_cache=False)
@@ -174,31 +174,6 @@ def _find_map(location: Location, cache: HostCache, budget_bytes: int | None, re
     return _Map(boot_set, newest.wait(), offline=False, from_cache=from_cache)
 
 
-T = TypeVar("T")
-
-
-class _Later(Generic[T]):
-    """A call that runs in a thread of its own; `wait` returns its value, or raises its error."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._error: Exception | None = None
-        try:
-            self._value = self._call()
-        except Exception as error:  # noqa: BLE001 - carried to `wait`
-            self._error = error
-
-    def wait(self) -> T:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-
 def _newest(objects: Objects) -> int | None:
     try:
         return objects.newest_version(TABLE)
@@ -215,7 +190,7 @@ def _import_meanwhile() -> None:
 
 
 def _fetch(objects: Objects, location: Location, cache: HostCache, copy: BootCopy | None) -> tuple[bytes, bool]:
-    coming = _Later(lambda: objects.read(bootset.KEY, unless_etag=copy.etag if copy else None))
+    coming = Later(lambda: objects.read(bootset.KEY, unless_etag=copy.etag if copy else None))
     _import_meanwhile()
     fetched = coming.wait()
     if fetched is None:

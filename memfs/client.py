@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import sys
 
+from memfs.project import MARK, nearest
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +24,6 @@ __all__ = ["SERVED", "main", "settings", "socket_file", "start"]
 
 SERVED = ("fetch", "get", "grep", "ls")
 PREFIXES = ("MEMFS_", "AWS_", "AZURE_", "GOOGLE_", "XDG_", "HF_")
-MARK = ".memfs.toml"
 _started: list[object] = []
 ACCEPT_S = 5
 LOST = 75
@@ -85,8 +86,7 @@ def start(tree: str) -> None:
 
 def _ask(argv: list[str]) -> int | None:
     """Return the server's exit code; None if the command is to run here."""
-    tree = _tree(argv)
-    state = tree and _state(os.path.join(tree, MARK))
+    tree, state = _tree(argv)
     file = state and socket_file(state)
     if not tree or not file or not os.path.exists(file):
         return None
@@ -143,29 +143,23 @@ def _relay(read: Callable[[int], bytes]) -> int | None:
     return LOST
 
 
-def _tree(argv: list[str]) -> str | None:
-    """Return the tree that a command line means; None if its settings cannot be read (the command will say why).
+def _tree(argv: list[str]) -> tuple[str | None, str | None]:
+    """Return the tree that a command line means, and its id; None for what cannot be told (the command will say why).
 
-    The usual case, a tree's mark in or below the working folder or a folder above it, is found
-    without reading settings files as such. The server resolves the settings once more, as they are.
+    The usual case, the nearest settings file being a tree's mark, is settled without reading it
+    as such. The server resolves the settings once more, as they are.
     """
     named = [word for word in argv if word.startswith("--tree")]
     if not named and not os.environ.get("MEMFS_TREE"):
-        folder, home = os.getcwd(), os.environ.get("HOME")
-        while True:
-            for near in (folder, os.path.join(folder, "memory")):
-                if os.path.isfile(os.path.join(near, MARK)):
-                    if _state(os.path.join(near, MARK)):
-                        return near
-                    return _configured_tree(None)
-            parent = os.path.dirname(folder)
-            if parent in (folder, home) or folder == home:
-                return _configured_tree(None)
-            folder = parent
+        file = nearest(os.getcwd(), os.environ.get("HOME") or os.path.expanduser("~"))
+        state = file and _state(file)
+        if file and state:
+            return os.path.dirname(file), state
     flag = next((a.removeprefix("--tree=") for a in named if a.startswith("--tree=")), None)
     if flag is None and "--tree" in argv[:-1]:
         flag = argv[argv.index("--tree") + 1]
-    return _configured_tree(flag)
+    tree = _configured_tree(flag)
+    return tree, tree and _state(os.path.join(tree, MARK))
 
 
 def _configured_tree(flag: str | None) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from memfs.errors import ConfigError
+from memfs.project import MARK, nearest
 
 __all__ = ["Config", "Setting", "load", "parse_size"]
 
@@ -120,7 +121,7 @@ def _origin_text(origin: str, name: str) -> str:
 
 
 def _defaults(env: Mapping[str, str], home: str, where: str) -> dict[str, str]:
-    inside = os.path.exists(os.path.join(where, ".memfs.toml"))
+    inside = os.path.exists(os.path.join(where, MARK))
     return {
         "tree": where if inside else os.path.join(where, "memory"),
         "cache_dir": os.path.join(env.get("XDG_CACHE_HOME") or f"{home}/.cache", "memfs"),
@@ -131,16 +132,8 @@ def _defaults(env: Mapping[str, str], home: str, where: str) -> dict[str, str]:
 
 
 def _project_layers(where: str, home: str) -> list[tuple[str, dict[str, str]]]:
-    """The nearest `.memfs.toml` at or above the working folder (not above the home folder), or in `memory/` there."""
-    folder = where
-    while True:
-        for file in (os.path.join(folder, ".memfs.toml"), os.path.join(folder, "memory", ".memfs.toml")):
-            if os.path.isfile(file):
-                return [_project_layer(file)]
-        parent = os.path.dirname(folder)
-        if parent == folder or folder == home:
-            return []
-        folder = parent
+    file = nearest(where, home)
+    return [_project_layer(file)] if file else []
 
 
 def _project_layer(file: str) -> tuple[str, dict[str, str]]:

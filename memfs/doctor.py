@@ -16,12 +16,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 from memfs.errors import ConfigError, CorruptError, MemfsError, NotFoundError, UnreachableError
+from memfs.project import MARK
 from memfs.workset.apply import recover, unsettled
 from memfs.workset.cache import HostCache
 from memfs.workset.manifest import Seen, inspect
 from memfs.workset.mirror import Mirror
 from memfs.workset.space import Limits, network_file_system, space
-from memfs.workset.tree import MARK, Tree, is_temporary, read_mark
+from memfs.workset.tree import Tree, is_temporary, read_mark
 
 if TYPE_CHECKING:
     from memfs.corpus.audit import Audit

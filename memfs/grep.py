@@ -18,12 +18,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from memfs import paths
 from memfs.errors import ConfigError, CorruptError, DiskError, InputError, NotFoundError
+from memfs.later import Later
 from memfs.workset.apply import apply
 from memfs.workset.manifest import Laid
 from memfs.workset.mirror import Entry, Mirror
@@ -207,14 +207,13 @@ def _look_and_search(
     query: Query, mirror: Mirror, rg: str, root: str, open_tree: OpenTree, freshen: Callable[[], bool]
 ) -> tuple[_Local, bool, set[str] | None]:
     """Return the tree's state, whether the corpus did not answer, and which stored files match (None: any may)."""
-    with ThreadPoolExecutor(1) as pool:
-        fresh = pool.submit(freshen)
-        if query.needs_all:
-            return _look(root, open_tree), fresh.result(), None
-        with mirror.search(rg, query.rg_matching()) as search:
-            local, offline = _look(root, open_tree), fresh.result()
-            if search.snapshot is mirror.snapshot:
-                return local, offline, search.files()
+    fresh = Later(freshen)
+    if query.needs_all:
+        return _look(root, open_tree), fresh.wait(), None
+    with mirror.search(rg, query.rg_matching()) as search:
+        local, offline = _look(root, open_tree), fresh.wait()
+        if search.snapshot is mirror.snapshot:
+            return local, offline, search.files()
     with mirror.search(rg, query.rg_matching()) as search:
         return local, offline, search.files()
 

@@ -15,7 +15,7 @@ from memfs.corpus.table import Corpus
 
 ROOT = Path(memfs.__file__).parent
 ROOMS = {
-    "errors": 0, "paths": 0, "config": 1, "corpus": 2, "workset": 3, "recall": 3, "brain": 4,
+    "errors": 0, "later": 0, "paths": 0, "project": 0, "config": 1, "corpus": 2, "workset": 3, "recall": 3, "brain": 4,
     "verbs": 5, "report": 6, "memory": 6, "ways in": 7,
 }  # fmt: skip
 """A module imports only from rooms below its own, or from its own room."""
@@ -31,7 +31,9 @@ NOT_VERBS = {
     "memory",
     "report",
     "errors",
+    "later",
     "paths",
+    "project",
     "config",
     "__init__",
 }

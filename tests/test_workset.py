@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memfs.errors import ConfigError, CorruptError, DiskError, NotFoundError
+from memfs.project import MARK
 from memfs.workset.apply import Applied, apply
 from memfs.workset.plan import Action, Plan, Wanted, diff
-from memfs.workset.tree import MARK, Tree, read_mark
+from memfs.workset.tree import Tree, read_mark
 
 CORPUS = "s3://bucket/team"
 MTIME_NS = 1_700_000_000_123_456_000

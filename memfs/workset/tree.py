@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from memfs.errors import ConfigError, DiskError, NotFoundError
+from memfs.project import MARK
 from memfs.workset.manifest import Laid, Manifest, Seen
 from memfs.workset.space import NO_LIMITS, Limits, Space, space
 
-__all__ = ["MARK", "MAX_BYTES", "Tree", "is_temporary", "read_mark"]
+__all__ = ["MAX_BYTES", "Tree", "is_temporary", "read_mark"]
 
-MARK = ".memfs.toml"
 A_FOLDER = "a folder lies there"
 _TEMPORARY = re.compile(r"\.memfs-[0-9a-f]{12}\.tmp(\.old\.tmp)?")
 _ID = re.compile(r"^[0-9a-f]{16}$")

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from memfs.corpus.records import MTIME_MAX, Skipped
 from memfs.errors import ConfigError, InputError, MemfsError, NotFoundError, UnreachableError, redact
+from memfs.project import MARK
 
 __all__ = ["SourceFile", "discover"]
 
@@ -92,7 +93,7 @@ def _ours(folder: str) -> str | None:
     """Why a folder must not be added: memory that holds itself would grow with every add."""
     if os.path.isdir(os.path.join(folder, "passages.lance", "_versions")):
         return "a memfs corpus"
-    return "a tree that memfs laid" if os.path.isfile(os.path.join(folder, ".memfs.toml")) else None
+    return "a tree that memfs laid" if os.path.isfile(os.path.join(folder, MARK)) else None
 
 
 def _local(path: str, name: str, status: os.stat_result) -> SourceFile:
