@@ -39,15 +39,16 @@ def main() -> None:
     os.environ.setdefault("LANCE_LOG", "error")
     os.environ.setdefault("LANCEDB_LOG", "error")
     try:
-        code = run(sys.argv[1:], Invocation(os.environ, os.getcwd(), sys.stdout, sys.stderr))
+        try:
+            code = run(sys.argv[1:], Invocation(os.environ, os.getcwd(), sys.stdout, sys.stderr))
+        except KeyboardInterrupt:
+            code = INTERRUPTED
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
         # The reader (head, less) has gone; so do we, without a second error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except KeyboardInterrupt:
-        code = INTERRUPTED
     sys.exit(code)
 
 

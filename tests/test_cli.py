@@ -350,3 +350,15 @@ def test_a_folder_that_is_not_there_is_an_error(memfs: Run, ready: Corpus) -> No
     for command in ("fetch x --under nowhere", "ls nowhere", "export out --under nowhere"):
         ran = memfs(*command.split())
         assert (ran.code, "hint:" in ran.err) == (4, True), command
+
+
+def test_interrupted() -> None:
+    """What was printed before Ctrl-C reaches a pipe, although the command ends without taking Python down."""
+    script = (
+        "import sys\nimport memfs.cli\nfrom memfs.client import main\n"
+        "def run(argv, go):\n    go.say('found so far')\n    raise KeyboardInterrupt\n"
+        "memfs.cli.run = run\nsys.argv = ['memfs', 'status']\nmain()"
+    )
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([sys.executable, "-c", script], env=buffered, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "found so far\n")
