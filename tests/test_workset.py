@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from memfs.workset.plan import Action, Plan, Wanted, diff
 from memfs.workset.tree import Tree, read_mark
 
 CORPUS = "s3://bucket/team"
+NEW_FOLDER = {"notes/a.md": b"a\n", "notes/deep/c.md": b"c\n", "notes/deep/er/b.md": b""}
 MTIME_NS = 1_700_000_000_123_456_000
 
 
@@ -166,6 +168,97 @@ class TestEdits:
             tree.remove("a.md", seen_a)  # type: ignore[arg-type]
         tree.remove("b.md", seen_b)  # type: ignore[arg-type]
         assert tree_of(root) == {"a.md": b"mine\n"}
+
+
+class TestNewFolder:
+    """A top folder that is not there yet gets its name when all is in it."""
+
+    @pytest.mark.parametrize("empty", [False, True])
+    def test_laid_at_once(self, tree: Tree, root: Path, empty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One rename, over an empty folder too; what follows finds the files where they are."""
+        renamed: list[str] = []
+        rename = os.rename
+
+        def noted(source: str, target: str, **options: int) -> None:
+            renamed.append(target)
+            rename(source, target, **options)
+
+        monkeypatch.setattr(os, "rename", noted)
+        if empty:
+            (root / "notes").mkdir()
+            assert tree.look("notes/x") is None
+        else:
+            assert tree.look("notes/deep/x") is None
+        done = Tree.write_folder(tree, "notes", [(p[6:], data, MTIME_NS) for p, data in NEW_FOLDER.items()])
+        assert renamed == ["notes"]
+        assert [tree.look(path) for path in NEW_FOLDER] == done
+        assert tree_of(root) == NEW_FOLDER
+        assert leftovers(root) == []
+
+    def test_apply_lays_new_folders_whole(self, tree: Tree, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No link a file, and the next plan finds all as laid."""
+        monkeypatch.setattr(os, "link", None)
+        plan, done = lay(tree, NEW_FOLDER)
+        assert done.written == 3
+        plan, _ = lay(tree, NEW_FOLDER)
+        assert set(actions(plan).values()) == {"present"}
+
+    @pytest.mark.parametrize("what", ["folder", "file", "symlink"])
+    def test_somebody_was_faster(
+        self, tree: Tree, root: Path, outside: Path, what: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What appears under that name while the files are written is kept, and nothing is written beyond it."""
+        rename = os.rename
+
+        def late(source: str, target: str, **options: int) -> None:
+            if not (root / "notes").is_symlink() and not (root / "notes").exists():
+                if what == "folder":
+                    (root / "notes").mkdir()
+                    (root / "notes/a.md").write_bytes(b"mine\n")
+                elif what == "file":
+                    (root / "notes").write_bytes(b"mine\n")
+                else:
+                    (root / "notes").symlink_to(outside)
+            rename(source, target, **options)
+
+        monkeypatch.setattr(os, "rename", late)
+        _, done = lay(tree, NEW_FOLDER)
+        away = {step.wanted.path for step in (*done.kept, *done.refused)}
+        if what == "folder":
+            assert away == {"notes/a.md"}
+            assert tree_of(root) == {**NEW_FOLDER, "notes/a.md": b"mine\n"}
+        else:
+            assert away == set(NEW_FOLDER)
+            assert tree_of(root) == ({"notes": b"mine\n"} if what == "file" else {})
+        assert tree_of(outside) == {"victim": b"mine"}
+        assert leftovers(root) == []
+
+    def test_full_disk(self, tree: Tree, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A write that fails leaves nothing behind, and the error says which."""
+        write = os.write
+
+        def full(fd: int, data: bytes) -> int:
+            if bytes(data) == b"c\n":
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(fd, data)
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(DiskError, match="no space left"):
+            lay(tree, NEW_FOLDER)
+        assert leftovers(root) == []
+        assert set(tree_of(root)) == {"notes/a.md"}
+
+    def test_what_a_killed_run_left(self, root: Path, tmp_path: Path, outside: Path) -> None:
+        """An unfinished folder goes when the tree is opened next; a symlink in it is not followed."""
+        with Tree.open(str(root), str(tmp_path / "state"), corpus=CORPUS):
+            pass
+        left = root / ".memfs-0123456789ab.tmp"
+        (left / "notes/deep").mkdir(parents=True)
+        (left / "notes/deep/a.md").write_bytes(b"half")
+        (left / "notes/out").symlink_to(outside)
+        with Tree.open(str(root), str(tmp_path / "state")):
+            assert leftovers(root) == []
+        assert tree_of(outside) == {"victim": b"mine"}
 
 
 class TestHostile:

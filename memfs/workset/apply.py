@@ -58,7 +58,10 @@ def apply(plan: Plan, tree: Tree, contents: Mapping[str, bytes]) -> Applied:
         for going in plan.evict:
             _evict(going, tree, evicted)
         disk = tree.space()
+        whole = _lay_new_folders(steps, tree, disk, contents, now, before, settled)
         for step in steps:
+            if step.wanted.path in whole:
+                continue
             disk = _above_floor(disk, step, tree)
             _lay(step, tree, contents, now, before.get(step.wanted.path), settled, kept, refused)
     finally:
@@ -169,6 +172,34 @@ def _announce(
             recover(tree, planned)
             tree.manifest.record(coming)
     return before
+
+
+def _lay_new_folders(
+    steps: tuple[Step, ...], tree: Tree, disk: Space, contents: Mapping[str, bytes], now: int,
+    before: Mapping[str, Laid], settled: list[Laid],
+) -> set[str]:  # fmt: skip
+    """Lay each top folder that is not there yet as a whole; return the paths laid. All others go one by one."""
+    by_top: dict[str, list[Wanted]] = {}
+    for step in steps:
+        top, slash, _ = step.wanted.path.partition("/")
+        if slash and step.seen is None:
+            by_top.setdefault(top, []).append(step.wanted)
+    laid: set[str] = set()
+    for top, wanted in by_top.items():
+        need = sum(disk.on_disk(want.size) for want in wanted)
+        if need > disk.usable_bytes or tree.look(top) is not None:
+            continue
+        try:
+            seen = tree.write_folder(top, ((w.path[len(top) + 1 :], contents[w.path], w.mtime_ns) for w in wanted))
+        except OSError:
+            # Somebody made it meanwhile, or the disk refuses: one by one, it is known which.
+            continue
+        disk = Space(disk.free_bytes - need, *disk[1:])
+        for want, found in zip(wanted, seen, strict=True):
+            row = _laid(want, now, found)
+            settled.append(row._replace(pinned=_pin(before.get(want.path), row)))
+            laid.add(want.path)
+    return laid
 
 
 def _lay(

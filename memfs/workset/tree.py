@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from memfs.errors import ConfigError, DiskError, NotFoundError
@@ -254,6 +254,43 @@ class Tree:
         """
         return self._place(folder, name, data, mtime_ns, expected=None, mode=mode)
 
+    def write_folder(self, top: str, files: Iterable[tuple[str, bytes, int]]) -> list[Seen]:
+        """Put a whole new folder `top` into the root: written aside, then it gets its name, all at once.
+
+        Half the system calls of as many `write`s. `files` are (path below `top`, bytes, mtime_ns), each once.
+
+        Raises:
+            FileExistsError: something lies at `top`; nothing is left of what was written.
+            OSError: as `write`; nothing is left either.
+        """
+        staging = _temporary_name()
+        os.mkdir(staging, 0o700, dir_fd=self._fd)
+        try:
+            # What is below a folder that was made this moment, under a name that nobody knows, is ours alone.
+            fd = os.open(staging, _FOLDER_FLAGS, dir_fd=self._fd)
+            try:
+                os.mkdir(top, dir_fd=fd)
+                made, seen = {top}, []
+                for path, data, mtime_ns in files:
+                    path = f"{top}/{path}"
+                    _make_folders(path.rpartition("/")[0], made, fd)
+                    seen.append(_write_new(path, data, mtime_ns, 0o666, fd))
+                try:
+                    os.rename(top, top, src_dir_fd=fd, dst_dir_fd=self._fd)
+                except OSError as error:
+                    # A rename over an empty folder succeeds, over anything else it does not.
+                    if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                        raise FileExistsError(errno.EEXIST, "something lies there", top) from error
+                    raise
+            finally:
+                os.close(fd)
+        finally:
+            _remove(staging, self._fd)
+        # Those known so far are of an empty folder that was replaced, or said to be missing.
+        self._close_folders()
+        self._missing.clear()
+        return seen
+
     def replace(self, folder: str, name: str, data: bytes, mtime_ns: int, expected: Seen) -> Seen:
         """Put new bytes over the file `folder/name` if it still is as `expected`.
 
@@ -266,19 +303,9 @@ class Tree:
         self, folder: str, name: str, data: bytes, mtime_ns: int | None, *, expected: Seen | None, mode: int
     ) -> Seen:
         fd = self.folder(folder, make=True)
-        temporary = f".memfs-{os.urandom(6).hex()}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        out = os.open(temporary, flags, mode, dir_fd=fd)
+        temporary = _temporary_name()
         try:
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(out, view) :]
-                if mtime_ns is not None:
-                    os.utime(out, ns=(mtime_ns, mtime_ns))
-                ours = os.fstat(out)
-            finally:
-                os.close(out)
+            ours = _write_new(temporary, data, mtime_ns, mode, fd)
             if expected is None:
                 _link_new(temporary, name, fd)
             else:
@@ -291,9 +318,9 @@ class Tree:
             if temporary:
                 _unlink(temporary, fd)
         status = os.lstat(name, dir_fd=fd)
-        untouched = (status.st_ino, status.st_size, status.st_mtime_ns) == (ours.st_ino, ours.st_size, ours.st_mtime_ns)
+        untouched = (status.st_ino, status.st_size, status.st_mtime_ns) == (ours.inode, ours.size, ours.mtime_ns)
         # Written to since it got its name: remembered so that it will be hashed, not taken for clean.
-        return Seen(ours.st_ino, ours.st_size, ours.st_mtime_ns, status.st_ctime_ns if untouched else 0)
+        return ours._replace(ctime_ns=status.st_ctime_ns if untouched else 0)
 
     def remove(self, path: str, expected: Seen) -> None:
         """Delete the file at `path` if it still is as `expected`.
@@ -327,7 +354,7 @@ class Tree:
                 fd = self.folder(path)
                 for name in os.listdir(fd):
                     if is_temporary(name):
-                        _unlink(name, fd)
+                        _remove(name, fd)
 
     def _sweep(self) -> None:
         """Before anything is looked at: some temporary files are links to laid files."""
@@ -366,6 +393,46 @@ def _seen(status: os.stat_result) -> Seen:
 def is_temporary(path: str) -> bool:
     """Return whether a path is one of memfs's own unfinished files."""
     return _TEMPORARY.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def _temporary_name() -> str:
+    return f".memfs-{os.urandom(6).hex()}.tmp"
+
+
+def _write_new(name: str, data: bytes, mtime_ns: int | None, mode: int, fd: int) -> Seen:
+    """Write a file that is not there yet, below the folder that `fd` is of; return what it is."""
+    out = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=fd)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(out, view) :]
+        if mtime_ns is not None:
+            os.utime(out, ns=(mtime_ns, mtime_ns))
+        return _seen(os.fstat(out))
+    finally:
+        os.close(out)
+
+
+def _make_folders(path: str, made: set[str], fd: int) -> None:
+    if path not in made:
+        _make_folders(path.rpartition("/")[0], made, fd)
+        os.mkdir(path, dir_fd=fd)
+        made.add(path)
+
+
+def _remove(name: str, fd: int) -> None:
+    """Remove what is ours and unfinished: a file, or a folder with all that is in it; no symlink is followed."""
+    try:
+        _unlink(name, fd)
+    except (IsADirectoryError, PermissionError):
+        # What Linux says of a folder, and what macOS does.
+        below = os.open(name, _FOLDER_FLAGS, dir_fd=fd)
+        try:
+            for inner in os.listdir(below):
+                _remove(inner, below)
+        finally:
+            os.close(below)
+        os.rmdir(name, dir_fd=fd)
 
 
 def _link_new(temporary: str, name: str, fd: int) -> None:
