@@ -42,7 +42,9 @@ def main() -> None:
         import gc
 
         from memfs.cli import main as run
+        from memfs.unneeded import leave_out
 
+        leave_out()
         # One short command makes no garbage to speak of: at Python's own pace, looking for it takes 12 of a boot's
         # 140 ms.
         gc.set_threshold(GARBAGE_EVERY)

@@ -15,8 +15,8 @@ from memfs.corpus.table import Corpus
 
 ROOT = Path(memfs.__file__).parent
 ROOMS = {
-    "errors": 0, "later": 0, "paths": 0, "project": 0, "config": 1, "corpus": 2, "workset": 3, "recall": 3, "brain": 4,
-    "verbs": 5, "report": 6, "memory": 6, "ways in": 7,
+    "errors": 0, "later": 0, "paths": 0, "project": 0, "unneeded": 0, "config": 1, "corpus": 2, "workset": 3,
+    "recall": 3, "brain": 4, "verbs": 5, "report": 6, "memory": 6, "ways in": 7,
 }  # fmt: skip
 """A module imports only from rooms below its own, or from its own room."""
 ALONE = ("workset", "recall")
@@ -34,6 +34,7 @@ NOT_VERBS = {
     "later",
     "paths",
     "project",
+    "unneeded",
     "config",
     "__init__",
 }
