@@ -270,6 +270,8 @@ def stage(name):
     global last
     now = time.perf_counter()
     found[name], last = now - last, now
+from memfs.unneeded import leave_out
+leave_out()
 import memfs.cli, memfs.fetch
 from memfs.corpus.table import Corpus, Scope
 from memfs.corpus.terms import query_terms
@@ -295,7 +297,7 @@ print(json.dumps(found))
 
 def _imports(environ: dict[str, str]) -> list[tuple[str, int]]:
     """Return the ten slowest top-level imports of a fetch, microseconds with all they import."""
-    code = "import memfs.cli, memfs.fetch, memfs.corpus.table"
+    code = "import memfs.unneeded; memfs.unneeded.leave_out(); import memfs.cli, memfs.fetch, memfs.corpus.table"
     child = run([sys.executable, "-X", "importtime", "-c", code], environ)
     found = re.findall(r"^import time:\s*\d+ \|\s*(\d+) \| *(\w[\w.]*)$", child.stderr, re.M)
     top: dict[str, int] = {}
