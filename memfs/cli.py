@@ -16,7 +16,7 @@ from typing import NoReturn, TextIO
 
 from memfs import commands
 from memfs.commands import Command, Invocation
-from memfs.errors import ConfigError, MemfsError, redact
+from memfs.errors import ConfigError, DiskError, MemfsError, redact
 
 __all__ = ["main", "run"]
 
@@ -38,12 +38,16 @@ def main() -> None:
     # Lance's own log lines would go to the user's terminal.
     os.environ.setdefault("LANCE_LOG", "error")
     os.environ.setdefault("LANCEDB_LOG", "error")
+    go = Invocation(os.environ, os.getcwd(), sys.stdout, sys.stderr)
     try:
         try:
-            code = run(sys.argv[1:], Invocation(os.environ, os.getcwd(), sys.stdout, sys.stderr))
+            code = run(sys.argv[1:], go)
+            go.flush()
         except KeyboardInterrupt:
             code = INTERRUPTED
-        sys.stdout.flush()
+            go.flush()
+        except DiskError as error:
+            code = _fail(go, error.message, error.hint, error.exit_code)
         sys.stderr.flush()
     except BrokenPipeError:
         # The reader (head, less) has gone; so do we, without a second error at exit.
@@ -84,7 +88,12 @@ def run(argv: Sequence[str], go: Invocation) -> int:
 
 
 def _fail(go: Invocation, message: str, hint: str | None, code: int) -> int:
-    go.note(f"error: {message}" + (f"\nhint: {hint}" if hint else ""))
+    text = f"error: {message}" + (f"\nhint: {hint}" if hint else "")
+    try:
+        go.note(text)
+    except DiskError:
+        # stdout is what cannot be written.
+        go.err.write(f"{text}\n")
     return code
 
 

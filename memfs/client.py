@@ -6,7 +6,8 @@ MEMFS_*), the same command runs in this process, with the same output.
 
     request   4-byte length, then texts that end with NUL each: how many settings, they, the working folder, argv
     accepted  1 byte (a), at once: a server that is stopped or hangs does not send it
-    answer    frames of 1 byte kind (o: stdout, e: stderr, x: exit code, d: declined), 4-byte length, bytes
+    answer    frames of 1 byte kind (o: stdout, e: stderr, x: exit code, d: declined, k: still at work, once a second),
+              4-byte length, bytes
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ SERVED = ("fetch", "get", "grep", "ls")
 PREFIXES = ("MEMFS_", "AWS_", "AZURE_", "GOOGLE_", "XDG_", "HF_")
 _started: list[object] = []
 ACCEPT_S = 5
+SILENT_S = 15
+"""A server that says nothing for so long, not even that it is at work, is stopped or hangs."""
 GARBAGE_EVERY = 100_000
 """Objects that may be made before the collector looks for cycles; 700 is Python's own."""
+DISK = 9
+"""As memfs.errors.DiskError's."""
 LOST = 75
-"""The exit code when a server ended in the middle of an answer."""
+"""The exit code when a server ended, or stopped, in the middle of an answer."""
 
 
 def main() -> None:
@@ -86,7 +91,7 @@ def start(tree: str) -> None:
     """Start the tree's server in the background, and do not wait for it."""
     import subprocess
 
-    command = [sys.executable, "-m", "memfs.cli", "serve", "--tree", tree]
+    command = [sys.executable, "-m", "memfs.client", "serve", "--tree", tree]
     null = subprocess.DEVNULL
     child = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/")
     # It outlives this process, or is this process's child to its end: not waited for either way.
@@ -122,6 +127,8 @@ def _ask(argv: list[str]) -> int | None:
     if accepted != b"a":
         connection.close()
         return None
+    silent_s = SILENT_S.to_bytes(8, sys.byteorder) + bytes(8)
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, silent_s)
     with open(connection.detach(), "rb") as answer:
         try:
             return _relay(answer.read)
@@ -129,11 +136,16 @@ def _ask(argv: list[str]) -> int | None:
             return None
 
 
-def _relay(read: Callable[[int], bytes]) -> int | None:
+def _relay(read: Callable[[int], bytes | None]) -> int | None:
     """Copy the answer to this process's streams."""
     printed = False
-    while len(head := read(5)) == 5:
-        kind, data = head[:1], read(int.from_bytes(head[1:], "big"))
+    while (head := read(5)) and len(head) == 5:
+        kind, size = head[:1], int.from_bytes(head[1:], "big")
+        data = read(size) or b""
+        if len(data) < size:
+            break
+        if kind == b"k":
+            continue
         if kind == b"x":
             return int(data)
         if kind == b"d":
@@ -146,9 +158,16 @@ def _relay(read: Callable[[int], bytes]) -> int | None:
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-    if not printed:
+        except OSError as error:
+            sys.stderr.write(f"error: the output cannot be written: {error.strerror}\nhint: make room where it goes\n")
+            return DISK
+    if head == b"" and not printed:
+        # It ended. Had it begun to lay files, this command goes on from there.
         return None
-    sys.stderr.write("error: the memfs server ended while it answered\nhint: run the command again\n")
+    sys.stderr.write(
+        "error: the memfs server ended or stopped while it answered\n"
+        "hint: run the command again; if that hangs too, end the server: memfs serve --stop\n"
+    )
     return LOST
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from memfs.errors import ConflictError, CorruptError, InputError, redact
+from memfs.errors import ConflictError, CorruptError, DiskError, InputError, redact
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,22 +36,33 @@ class Invocation:
         self.environ, self.cwd, self.out, self.err = environ, cwd, out, err
 
     def say(self, text: str, end: str = "\n") -> None:
-        """Print to stdout."""
-        self.out.write(text + end)
+        """Print to stdout.
+
+        Raises:
+            DiskError: it cannot be written: a full disk, mostly.
+        """
+        with _to_output():
+            self.out.write(text + end)
 
     def write(self, data: bytes) -> None:
         """Print bytes to stdout as they are."""
         buffer = getattr(self.out, "buffer", None)
-        if buffer is None:
-            self.out.write(data.decode(errors="surrogateescape"))
-        else:
+        with _to_output():
+            if buffer is None:
+                self.out.write(data.decode(errors="surrogateescape"))
+            else:
+                self.out.flush()
+                buffer.write(data)
+
+    def flush(self) -> None:
+        """Have what was printed reach stdout."""
+        with _to_output():
             self.out.flush()
-            buffer.write(data)
 
     def note(self, text: str, end: str = "\n") -> None:
         """Print to stderr."""
         # What was printed before it comes before it, also where the two streams are one.
-        self.out.flush()
+        self.flush()
         self.err.write(text + end)
         self.err.flush()
 
@@ -120,6 +131,19 @@ class Invocation:
             return
         with Tree.open(config.tree, config.state_dir, corpus=make_for, limits=_limits(config)) as tree:
             yield tree
+
+
+@contextmanager
+def _to_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        # The reader has enough: no error.
+        raise
+    except OSError as error:
+        raise DiskError(
+            f"the output cannot be written: {error.strerror or error}", hint="make room where it goes, and run it again"
+        ) from error
 
 
 class Argument(NamedTuple):

@@ -207,6 +207,7 @@ def _look_and_search(
     query: Query, mirror: Mirror, rg: str, root: str, open_tree: OpenTree, freshen: Callable[[], bool]
 ) -> tuple[_Local, bool, set[str] | None]:
     """Return the tree's state, whether the corpus did not answer, and which stored files match (None: any may)."""
+    mirror.check()
     fresh = Later(freshen)
     if query.needs_all:
         return _look(root, open_tree), fresh.wait(), None
@@ -308,6 +309,9 @@ def _scratch(folder: str) -> Iterator[str]:
         inside = os.path.join(made, "tree")
         os.mkdir(inside)
         yield inside
+    except BrokenPipeError:
+        # The reader of what is printed has enough.
+        raise
     except OSError as error:
         raise DiskError(
             f"{made}: {error.strerror}", hint="make room, or set MEMFS_CACHE_DIR to another disk"

@@ -41,6 +41,14 @@ __all__ = ["Server", "log_of", "serve", "stop"]
 
 AT_ONCE = 4
 """Commands that run at the same time; more wait."""
+CLIENTS_MAX = 100
+"""Connections at a time; one more is closed at once, and its command does its own work."""
+STUCK_S = 0.2
+"""How long a client may read nothing before its command lets another one run."""
+GONE_S = 600
+"""How long until it is taken for gone."""
+ALIVE_EVERY_S = 1.0
+"""How often a client is told that its command still runs."""
 CHECK_S = 2.0
 STOP_S = 5.0
 REQUEST_BYTES_MAX = 4 << 20
@@ -88,6 +96,7 @@ class Server:
         self._resident = _Resident(config._replace(corpus=config.corpus or mark[0]))
         self._gate = threading.BoundedSemaphore(AT_ONCE)
         self._active = 0
+        self._answers: set[_Answer] = set()
         self._used = time.monotonic()
         self._count = threading.Lock()
 
@@ -106,10 +115,14 @@ class Server:
             listener.listen(64)
             listener.settimeout(CHECK_S)
             threading.Thread(target=self._warm, daemon=True).start()
+            threading.Thread(target=self._tell_alive, daemon=True).start()
             self._say(f"serving {self._config.tree}")
             while not self._is_over(idle_s):
                 with suppress(TimeoutError):
                     connection, _ = listener.accept()
+                    if self._active >= CLIENTS_MAX:
+                        connection.close()
+                        continue
                     with self._count:
                         self._active += 1
                     threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
@@ -144,16 +157,15 @@ class Server:
                 request = self._request(connection)
                 if request is None:
                     return
-                connection.settimeout(None)
                 connection.sendall(b"a")
-                answer = _Answer(connection)
+                answer = _Answer(connection, self._gate)
                 if request.settings != self._settings or request.argv[0] not in client.SERVED:
                     answer.send(b"d", b"")
                     return
-                with self._gate:
+                with self._told(answer), self._gate:
                     code = self._run(request.argv, request.cwd, answer)
-                self._say(f"served {request.argv[0]}: {code}")
-                answer.send(b"x", str(code).encode())
+                    self._say(f"served {request.argv[0]}: {code}")
+                    answer.send(b"x", str(code).encode())
         except OSError:
             # The client has gone; what it asked for ends with it.
             pass
@@ -163,6 +175,25 @@ class Server:
             with self._count:
                 self._active -= 1
                 self._used = time.monotonic()
+
+    @contextmanager
+    def _told(self, answer: _Answer) -> Iterator[None]:
+        """While the block runs, the client hears that its command does, even when it waits for its turn."""
+        with self._count:
+            self._answers.add(answer)
+        try:
+            yield
+        finally:
+            with self._count:
+                self._answers.discard(answer)
+
+    def _tell_alive(self) -> None:
+        while True:
+            time.sleep(ALIVE_EVERY_S)
+            with self._count:
+                answers = list(self._answers)
+            for answer in answers:
+                answer.tell_alive()
 
     def _request(self, connection: socket.socket) -> _Request | None:
         """Read one request of a peer that is this user; None for anything else."""
@@ -210,13 +241,48 @@ class _Request(NamedTuple):
 
 
 class _Answer:
-    """Frames to one client."""
+    """Frames to one client, which may be slow: while it reads nothing, its command's place in `gate` is another's."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+    def __init__(self, connection: socket.socket, gate: threading.BoundedSemaphore) -> None:
+        self._connection, self._gate = connection, gate
+        self._lock = threading.Lock()
+        self._rest = b""
 
     def send(self, kind: bytes, data: bytes) -> None:
-        self._connection.sendall(kind + len(data).to_bytes(4, "big") + data)
+        """Send a frame, from the command's own thread.
+
+        Raises:
+            OSError: the client is gone.
+        """
+        with self._lock:
+            frame = memoryview(self._rest + kind + len(data).to_bytes(4, "big") + data)
+            self._rest = b""
+            self._connection.settimeout(STUCK_S)
+            while frame:
+                try:
+                    frame = frame[self._connection.send(frame) :]
+                except TimeoutError:
+                    frame = self._send_aside(frame)
+
+    def _send_aside(self, frame: memoryview) -> memoryview:
+        self._gate.release()
+        try:
+            self._connection.settimeout(GONE_S)
+            return frame[self._connection.send(frame) :]
+        finally:
+            self._gate.acquire()
+            self._connection.settimeout(STUCK_S)
+
+    def tell_alive(self) -> None:
+        """Send an empty frame, without ever waiting: a client that has something to read hears enough."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            frame = self._rest or b"k\0\0\0\0"
+            with suppress(OSError):
+                self._rest = frame[self._connection.send(frame, socket.MSG_DONTWAIT) :]
+        finally:
+            self._lock.release()
 
 
 class _Raw(io.RawIOBase):
@@ -376,12 +442,37 @@ def stop(config: Config) -> bool:
         with suppress(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return False
+        # The lock is held, so what is written in it is the process that holds it.
         pid = int(os.pread(fd, 20, 0))
-        os.kill(pid, signal.SIGTERM)
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        for sent in ((signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)):
+            for number in sent:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            if _is_freed(fd, STOP_S):
+                break
         end = time.monotonic() + STOP_S
-        while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
+        while _is_alive(pid) and time.monotonic() < end:
             time.sleep(0.02)
         return True
     finally:
         os.close(fd)
+
+
+def _is_freed(fd: int, wait_s: float) -> bool:
+    """Whether the lock on `fd` can be had within `wait_s` seconds."""
+    end = time.monotonic() + wait_s
+    while time.monotonic() < end:
+        with suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process runs, as far as can be told here; one that has ended and is not waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as handle:
+            return not handle.read().rpartition(")")[2].lstrip().startswith("Z")
+    except OSError:
+        return False

@@ -126,6 +126,15 @@ class Mirror:
         """What is here, by path."""
         return self.snapshot.entries
 
+    def check(self) -> None:
+        """Forget what is known of the data file if it has become shorter than that: ripgrep would miss lines in it."""
+        try:
+            size = os.path.getsize(os.path.join(self.folder, self.snapshot.data))
+        except OSError:
+            size = -1
+        if self.snapshot.end > size:
+            self.snapshot = _read_index(self.folder)
+
     def is_at(self, mark: str) -> bool:
         """Whether it mirrors the corpus's version with that mark, whole."""
         return bool(mark) and self.snapshot.mark == mark and len(self.entries) == self.total_files
