@@ -16,7 +16,7 @@ from typing import Any
 from bench import generate
 from bench.harness import Result, Section, Settings, Store, Target, folder_bytes, memfs_command, memfs_environ, run
 
-__all__ = ["Built", "build", "main"]
+__all__ = ["Built", "add", "build", "main"]
 
 PASSAGES_PER_S = 3_000
 FLAT_RSS = 1.5
@@ -33,10 +33,16 @@ class Built:
     figures: dict[str, Any]
 
 
-def build(folder: Path, files: int) -> Built:
+def build(folder: Path, files: int, topic_files: int = generate.TOPIC_FILES) -> Built:
     """Generate `files` files and add them to a new corpus below `folder`."""
-    source, corpus = folder / f"source-{files}", folder / f"corpus-{files}"
-    raw_bytes = generate.write(source, files)
+    source = folder / f"source-{files}"
+    generate.write(source, files, topic_files)
+    return add(folder, source, files)
+
+
+def add(folder: Path, source: Path, files: int) -> Built:
+    """Add the `files` files of `source` to a new corpus below `folder`."""
+    corpus, raw_bytes = folder / f"corpus-{files}", folder_bytes(source)
     environ = memfs_environ(folder)
     run([memfs_command(), "init", str(corpus)], environ)
     first = _add(source, str(corpus), environ)

@@ -43,14 +43,14 @@ FACTS = (
 )
 
 
-def corpus(files: int) -> Iterator[tuple[str, bytes]]:
-    """Yield (path, bytes) of `files` files, the same ones every time."""
+def corpus(files: int, topic_files: int = TOPIC_FILES) -> Iterator[tuple[str, bytes]]:
+    """Yield (path, bytes) of `files` files, the same ones every time; `topic_files` of them state a topic's fact."""
     import numpy as np
 
     rng = np.random.default_rng(SEED)
     words = _vocabulary()
     quantile = _quantiles(len(words))
-    topics = topic_count(files)
+    topics = topic_count(files, topic_files)
     for first in range(0, files, CHUNK_FILES):
         count = min(CHUNK_FILES, files - first)
         sizes = rng.lognormal(np.log(MEAN_BYTES) - SIGMA**2 / 2, SIGMA, count).clip(600, 40_000)
@@ -64,11 +64,11 @@ def corpus(files: int) -> Iterator[tuple[str, bytes]]:
             yield _path(number), _page(number, text, topics)
 
 
-def write(folder: Path, files: int) -> int:
+def write(folder: Path, files: int, topic_files: int = TOPIC_FILES) -> int:
     """Write the corpus below `folder` and return its bytes."""
     total = 0
     made: set[str] = set()
-    for path, data in corpus(files):
+    for path, data in corpus(files, topic_files):
         file = os.path.join(folder, path)
         parent = os.path.dirname(file)
         if parent not in made:
@@ -80,9 +80,9 @@ def write(folder: Path, files: int) -> int:
     return total
 
 
-def topic_count(files: int) -> int:
+def topic_count(files: int, topic_files: int = TOPIC_FILES) -> int:
     """Return how many topics a corpus of `files` files has."""
-    return max(1, files // TOPIC_FILES)
+    return max(1, files // topic_files)
 
 
 def question(topic: int) -> str:

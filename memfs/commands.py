@@ -112,25 +112,43 @@ class Invocation:
         return HostCache(config.cache_dir, max_bytes=config.cache_max_bytes, min_free_bytes=config.min_free_bytes)
 
     @contextmanager
-    def tree(self, config: Config, corpus: str | None = None) -> Iterator[Tree]:
-        """Open the tree, which must be one; with `corpus`, one of that corpus."""
+    def tree(self, config: Config, *, any_corpus: bool = False) -> Iterator[Tree]:
+        """Open the tree, which must be one, and of the corpus that is named; with `any_corpus`, of whichever."""
         from memfs.workset.tree import Tree, read_mark
 
-        ours = None if read_mark(config.tree) is None else corpus
+        ours = None if any_corpus or read_mark(config.tree) is None else _named_corpus(config)
         with Tree.open(config.tree, config.state_dir, corpus=ours, limits=_limits(config)) as opened:
             yield opened
 
     @contextmanager
-    def maybe_tree(self, config: Config, make_for: str | None = None) -> Iterator[Any]:
-        """The tree, if the folder is one; with `make_for` (a corpus), an absent or empty folder is made one."""
+    def maybe_tree(self, config: Config, *, make: bool = False, any_corpus: bool = False) -> Iterator[Any]:
+        """As `tree`, or None if the folder is none; with `make`, an absent or empty folder is made one."""
         from memfs.workset.tree import Tree, read_mark
 
         free = not os.path.isdir(config.tree) or not os.listdir(config.tree)
-        if read_mark(config.tree) is None and not (make_for and free):
+        is_tree = read_mark(config.tree) is not None
+        if not is_tree and not (make and free):
             yield None
             return
-        with Tree.open(config.tree, config.state_dir, corpus=make_for, limits=_limits(config)) as tree:
+        ours = None if any_corpus else _named_corpus(config)
+        with Tree.open(config.tree, config.state_dir, corpus=ours, limits=_limits(config)) as tree:
             yield tree
+
+    def note_another(self, config: Config) -> None:
+        """Say so if the tree is of another corpus than the one that is named."""
+        from memfs.workset.tree import read_mark
+
+        mark, named = read_mark(config.tree), _named_corpus(config)
+        if mark is not None and named is not None and named != mark[0]:
+            self.note(f"note: {config.tree} is a tree of {mark[0]}; the corpus that is named is {named} (memfs config)")
+
+
+def _named_corpus(config: Config) -> str | None:
+    if config.corpus is None:
+        return None
+    from memfs.corpus.location import parse
+
+    return parse(config.corpus).uri
 
 
 @contextmanager
@@ -370,7 +388,7 @@ def fetch(
     config = go.config(corpus=corpus, tree=tree, max_size=max_size)
     scope = Scope(paths.prefix(under), _when(since, "since"), _when(until, "until"))
     opened = go.open(config)
-    with go.maybe_tree(config, None if dry_run else opened.uri) as laid:
+    with go.maybe_tree(config, make=not dry_run) as laid:
         answer = verb.fetch(
             opened,
             " ".join(question),
@@ -391,10 +409,14 @@ def fetch(
 def get(
     go: Invocation, names: list[str], max_size: str | None, corpus: str | None, tree: str | None,
     as_json: bool, dry_run: bool,
-) -> None:  # fmt: skip
-    """Lay files or whole folders into the tree by name (`.` is everything). Local edits are kept."""
+) -> int | None:  # fmt: skip
+    """Lay files or whole folders into the tree by name (`.` is everything). Local edits are kept.
+
+    Exit code 7 if a file could not be laid: there was no room, or something else lies there.
+    """
     from memfs import get as verb
     from memfs.report import got_text
+    from memfs.workset.plan import Action
     from memfs.workset.tree import Tree
 
     config = go.config(corpus=corpus, tree=tree, max_size=max_size)
@@ -408,15 +430,18 @@ def get(
         plan, done = verb.get(
             opened, names, tree=laid, cache=go.cache(config), mirror=go.mirror_at_hand(config), dry_run=dry_run
         )
+    away = done.refused or plan.having(Action.REFUSED, Action.NO_ROOM)
+    code = ConflictError.exit_code if away else None
     if not as_json:
         go.say(got_text(plan, done, dry_run))
-        return
+        return code
     files = [
         {"path": s.wanted.path, "size": s.wanted.size, "outcome": s.action.value, "reason": s.reason}
         for s in plan.steps
     ]
     evicted = [going.path for going in (plan.evict if dry_run else done.evicted)]
     go.say(_json({"written": done.written, "dry_run": dry_run, "files": files, "evicted": evicted}))
+    return code
 
 
 @_command(_value("names", nargs="+", metavar="PATH"), _MAX_SIZE, _CORPUS, _TREE, _JSON, _DRY_RUN)
@@ -501,7 +526,7 @@ def ls(go: Invocation, path: str, only: str | None, corpus: str | None, tree: st
 
     config = go.config(corpus=corpus, tree=tree)
     opened = None if only == "local" else go.open(config)
-    with go.maybe_tree(config) as laid:
+    with go.maybe_tree(config, any_corpus=only == "local") as laid:
         items = list(verb.ls(opened, None if only == "remote" else laid, path))
     if as_json:
         go.say(_json(items))
@@ -523,7 +548,11 @@ _WHOLE = {
 _PRINTING = {
     "-l": "files-with-matches", "-c": "count", "-o": "only-matching", "-n": "line-number", "-N": "no-line-number",
     "-H": "with-filename", "-I": "no-filename", "--json": "json", "-q": "quiet", "--count-matches": "count-matches",
+    "-b": "byte-offset", "--column": "column", "--heading": "heading", "--no-heading": "no-heading", "--null": "null",
+    "--trim": "trim", "--vimgrep": "vimgrep",
 }  # fmt: skip
+_ALREADY = (("-r", "-R", "--recursive"), ("-u", "--no-ignore"), ("--hidden",))
+"""What people type for grep or ripgrep, and is so in any case. (ripgrep's own -r, --replace, is not offered.)"""
 _NUMBERED = {"-A": "after-context", "-B": "before-context", "-C": "context", "-m": "max-count"}
 
 
@@ -541,6 +570,9 @@ def _rg_flags() -> Iterator[Argument]:
         yield _value(*dict.fromkeys((short, f"--{name}")), nargs=0, **passed)
     for short, name in _NUMBERED.items():
         yield _value(short, f"--{name}", type=int, metavar="N", **passed)
+    yield _value("--color", choices=("never", "auto", "always", "ansi"), **passed)
+    for names in _ALREADY:
+        yield _value(*names, action="count", default=0, dest="already", help="is so in any case")
 
 
 @_command(
@@ -556,7 +588,7 @@ def _rg_flags() -> Iterator[Argument]:
 )
 def grep(
     go: Invocation, words: list[str], patterns: list[str], globs: list[str], sort: str, budget: str, lay: int,
-    passed: tuple[str, ...], corpus: str | None, tree: str | None,
+    passed: tuple[str, ...], already: int, corpus: str | None, tree: str | None,
 ) -> int:  # fmt: skip
     """Search every file of the corpus, here or not, as ripgrep would: the same patterns, the same lines.
 
@@ -645,7 +677,8 @@ def status(go: Invocation, remote: bool, corpus: str | None, tree: str | None, a
 
     config = go.config(corpus=corpus, tree=tree)
     opened = go.open(config) if remote else None
-    with go.tree(config, opened.uri if opened else None) as laid:
+    go.note_another(config)
+    with go.tree(config, any_corpus=not remote) as laid:
         if opened is not None:
             from memfs.refresh import learn
 
@@ -681,7 +714,7 @@ def push(go: Invocation, names: list[str], corpus: str | None, tree: str | None,
 
     config = go.config(corpus=corpus, tree=tree)
     opened = go.open(config)
-    with go.tree(config, opened.uri) as laid:
+    with go.tree(config) as laid:
         done = verb.push(opened, laid, names, cache=go.cache(config), dry_run=dry_run)
     go.show(done, as_json, pushed_text)
     if done.conflicts:
@@ -699,7 +732,7 @@ def refresh(go: Invocation, corpus: str | None, tree: str | None, as_json: bool,
 
     config = go.config(corpus=corpus, tree=tree)
     opened = go.open(config)
-    with go.tree(config, opened.uri) as laid:
+    with go.tree(config) as laid:
         done = verb.refresh(opened, laid, cache=go.cache(config), dry_run=dry_run)
         booted, budget = laid.manifest.meta("boot_version"), laid.manifest.meta("boot_budget")
     written = 0
@@ -788,6 +821,7 @@ def doctor(go: Invocation, fix: bool, deep: bool, corpus: str | None, tree: str 
     from memfs.report import checkup_text
 
     config = go.config(corpus=corpus, tree=tree)
+    go.note_another(config)
     found = verb.doctor(
         config.tree,
         state_dir=config.state_dir,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from memfs.errors import ConfigError
 from memfs.project import MARK, nearest
 
-__all__ = ["Config", "Setting", "load", "parse_size"]
+__all__ = ["NO_LIMIT_BYTES", "Config", "Setting", "load", "parse_size"]
 
 FILE_KEYS = (
     "corpus", "tree", "embedder", "cache_dir", "state_dir", "budget", "index_tokens",
@@ -24,7 +24,8 @@ FILE_KEYS = (
 HOST_KEYS = ("cache_dir", "state_dir", "cache_max_size", "min_free")
 """What a project's file may not set: it may come with a stranger's repository."""
 NO_LIMIT_BYTES = 1 << 50
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
+_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
 
 class Setting(NamedTuple):
@@ -180,13 +181,13 @@ def _file_layer(file: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def parse_size(text: str, name: str = "size") -> int:
-    """Return bytes: `2000000`, `500k`, `2MB` (powers of 1,024).
+    """Return bytes: `2000000`, `500k`, `2MB` (powers of 1,000), `2MiB` (of 1,024).
 
     Raises:
         ConfigError: it is no size.
     """
-    trimmed = text.strip().lower().removesuffix("ib") if text.strip().lower().endswith("ib") else text.strip().lower()
-    digits = trimmed.rstrip("bkmg ")
+    trimmed = text.strip().lower()
+    digits = trimmed.rstrip("bkmgi ")
     try:
         size = float(digits) * _UNITS[trimmed[len(digits) :].strip()]
     except (ValueError, KeyError):

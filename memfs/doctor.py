@@ -15,6 +15,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
+from memfs.config import NO_LIMIT_BYTES
 from memfs.errors import ConfigError, CorruptError, MemfsError, NotFoundError, UnreachableError
 from memfs.project import MARK
 from memfs.workset.apply import recover, unsettled
@@ -250,7 +251,7 @@ def _against_disk(tree: Tree, disk: dict[str, Seen | str], deep: bool) -> Iterat
     clean = len(rows) - len(edited) - len(away) - len(changed)
     size = sum(seen.size for seen in here.values())
     hashed = ", each hashed" if deep else ""
-    limit = "" if tree.max_bytes is None else f"; the limit is {tree.max_bytes:,}"
+    limit = "" if tree.max_bytes in (None, NO_LIMIT_BYTES) else f"; the limit is {tree.max_bytes:,}"
     yield Finding("tree", f"{tree.root}: {clean:,} files are as they were laid{hashed}; {size:,} bytes in all{limit}")
 
 

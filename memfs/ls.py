@@ -35,13 +35,15 @@ def ls(corpus: Corpus | None, tree: Tree | None, path: str = "") -> Iterator[Lis
     folder = paths.prefix(path)
     here = {} if tree is None else {p: seen for p, seen in tree.files() if p.startswith(folder) or p == folder[:-1]}
     stored = {} if corpus is None else {info.path: info for info in _stored(corpus, folder)}
+    # Without the corpus, what came from it is what this tree knows to have laid.
+    known = {p for p, row in tree.manifest.all().items() if not row.generated} if tree and corpus is None else stored
     if folder and not here and not stored:
         raise NotFoundError(f"{path}: no such file or folder", hint="folders and files only, no wildcards: memfs ls")
     for name in sorted(here.keys() | stored.keys()):
         info, seen = stored.get(name), here.get(name)
         if seen is not None:
             mtime = datetime.fromtimestamp(seen.mtime_ns / 1e9, tz=timezone.utc)
-            yield Listed(name, seen.size, mtime, "both" if info else "local", info.title if info else "")
+            yield Listed(name, seen.size, mtime, "both" if name in known else "local", info.title if info else "")
         elif info is not None:
             yield Listed(name, info.size, info.mtime, "corpus", info.title)
 

@@ -77,6 +77,11 @@ def _field_names(value: Any) -> tuple[str, ...]:
     return tuple(getattr(value, "__dataclass_fields__", ()))
 
 
+def files_text(count: int) -> str:
+    """Return `1 file`, `1,200 files`."""
+    return f"{count:,} file{'' if count == 1 else 's'}"
+
+
 def size_text(size: int) -> str:
     """Return bytes as people read them: `4.1 MB`."""
     number = float(size)
@@ -110,7 +115,7 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
         yield f"written: {receipt.files_written:,} ({source})"
     for left in receipt.left_out:
         if left.reason != NOT_INDEXED:
-            yield f"left out: {left.files:,} files of {left.surface}/, {size_text(left.bytes)}: {left.reason}"
+            yield f"left out: {files_text(left.files)} of {left.surface}/, {size_text(left.bytes)}: {left.reason}"
     yield from steps_text("kept", receipt.kept)
     yield from steps_text("refused", receipt.refused)
     yield from _deleted_lines(receipt.deleted)
@@ -139,7 +144,7 @@ def going_text(evicted: Sequence[Going], dry_run: bool) -> Iterator[str]:
     """Yield what went to make room, the rest counted."""
     if evicted:
         word = "would evict" if dry_run else "evicted"
-        yield f"{word} to make room: {len(evicted):,} files, {size_text(sum(going.size for going in evicted))}"
+        yield f"{word} to make room: {files_text(len(evicted))}, {size_text(sum(going.size for going in evicted))}"
         yield from _some(f"  {going.path}" for going in evicted)
 
 
@@ -163,14 +168,14 @@ def _added_lines(added: Added) -> Iterator[str]:
     changed = added.added + added.replaced
     would = "would be " if added.dry_run else ""
     if changed == 0 and added.unchanged:
-        yield f"nothing changed: all {added.unchanged:,} files are in the corpus already (version {added.version})"
+        yield f"nothing changed: all {files_text(added.unchanged)} are in the corpus already (version {added.version})"
     else:
         passages = "" if added.dry_run else f"{added.passages:,} passages, "
         rate = f", {added.passages / added.seconds:,.0f} passages/s" if added.passages and added.seconds > 1 else ""
         if not changed and not added.unchanged:
             yield "nothing was taken"
         yield (
-            f"{added.sources:,} sources read: {would}{added.added:,} files added, {added.replaced:,} replaced, "
+            f"{added.sources:,} sources read: {would}{files_text(added.added)} added, {added.replaced:,} replaced, "
             f"{added.unchanged:,} unchanged; {passages}{size_text(added.bytes)}, "
             f"{added.seconds:.1f} s{rate}; corpus version {added.version}"
         )
@@ -215,7 +220,7 @@ def _coverage_line(answer: Answer) -> str:
     here = f"{cover.files_here:,} of {cover.files_total:,} files are here; " if cover.files_here else ""
     dry = " (dry run: nothing written)" if answer.dry_run else ""
     every = "all " if not cover.scope else ""
-    scope = f" ({cover.scope}; the corpus has {cover.files_total:,} files)" if cover.scope else ""
+    scope = f" ({cover.scope}; the corpus has {files_text(cover.files_total)})" if cover.scope else ""
     return (
         f"coverage: {here}searched {every}{cover.passages_searched:,} passages "
         f"of {cover.files_searched:,} files{scope}, "
@@ -239,12 +244,12 @@ def coverage_text(coverage: Coverage) -> str:
     if coverage.files_matching:
         rest = coverage.files_matching - coverage.files_laid
         more = f", {rest:,} more match and are not here (memfs get PATH)" if rest else ""
-        parts.append(f"{coverage.files_laid:,} files with matches were laid{more}")
+        parts.append(f"laid {files_text(coverage.files_laid)} with matches{more}")
     if coverage.stale:
-        parts.append(f"{coverage.stale:,} files here are older than the corpus's (memfs refresh)")
+        parts.append(f"older here than in the corpus: {files_text(coverage.stale)} (memfs refresh)")
     if coverage.not_searched:
         parts.append(
-            f"INCOMPLETE: {coverage.not_searched:,} files were not searched: over --budget, or damaged (memfs doctor)"
+            f"INCOMPLETE, not searched: {files_text(coverage.not_searched)}, over --budget, or damaged (memfs doctor)"
         )
     if coverage.offline:
         parts.append("INCOMPLETE: the corpus did not answer; its last version known here was searched")
@@ -257,9 +262,8 @@ def got_text(plan: Plan, done: Applied, dry_run: bool) -> str:
     count, size = (len(needed), sum(w.size for w in needed)) if dry_run else (done.written, done.bytes_written)
     word = "would write" if dry_run else "wrote"
     away = plan.having(Action.REFUSED, Action.NO_ROOM)
-    first = (
-        f"{word} {count:,} files, {size_text(size)}; {len(plan.steps) - len(needed) - len(away):,} were here or kept"
-    )
+    others = len(plan.steps) - len(needed) - len(away)
+    first = f"{word} {files_text(count)}, {size_text(size)}; {others:,} were here or kept"
     kept = steps_text("kept", plan.having(Action.EDITED, Action.CONFLICT))
     refused = steps_text("refused", plan.having(Action.REFUSED))
     no_room = steps_text("not laid", plan.having(Action.NO_ROOM))
@@ -276,14 +280,14 @@ def _pinned_lines(pinned: Pinned, word: str) -> Iterator[str]:
     did = f"would {word}" if pinned.dry_run else f"{word}ned"
     before = f"; {len(pinned.unchanged):,} were so before" if pinned.unchanged else ""
     laid = f", {len(pinned.laid):,} of them laid first" if pinned.laid else ""
-    yield f"{did} {len(pinned.changed):,} files{laid}{before}"
+    yield f"{did} {files_text(len(pinned.changed))}{laid}{before}"
     yield from _some(f"  {path}" for path in pinned.changed)
     yield from _some(f"not pinned: {step.wanted.path}: {step.reason}" for step in pinned.not_pinned)
     if pinned.evicted:
         yield f"{'would evict' if pinned.dry_run else 'evicted'} to make room:"
         yield from _some(f"  {path}" for path in pinned.evicted)
     now = "pinned now" if pinned.dry_run else "pinned here"
-    yield f"{now}: {pinned.pinned_files:,} files, {size_text(pinned.pinned_bytes)}"
+    yield f"{now}: {files_text(pinned.pinned_files)}, {size_text(pinned.pinned_bytes)}"
 
 
 def evicted_text(evicted: Evicted) -> str:
@@ -295,8 +299,8 @@ def _evicted_lines(evicted: Evicted) -> Iterator[str]:
     did = "would evict" if evicted.dry_run else "evicted"
     left = "would be left" if evicted.dry_run else "are here"
     yield (
-        f"{did} {len(evicted.evicted):,} files, {evicted.bytes_freed:,} bytes; "
-        f"{evicted.files_here:,} files, {evicted.bytes_here:,} bytes {left}"
+        f"{did} {files_text(len(evicted.evicted))}, {evicted.bytes_freed:,} bytes; "
+        f"{files_text(evicted.files_here)}, {evicted.bytes_here:,} bytes {left}"
     )
     yield from _some(f"  {path}" for path in evicted.evicted)
     if evicted.to_bytes is not None and evicted.bytes_here > evicted.to_bytes:
@@ -369,7 +373,7 @@ def pushed_text(pushed: Pushed) -> str:
 def _pushed_lines(pushed: Pushed) -> Iterator[str]:
     would = "would send" if pushed.dry_run else "sent"
     there = f", {len(pushed.adopted):,} were there already" if pushed.adopted else ""
-    yield f"{would} {len(pushed.sent):,} files{there}; corpus version {pushed.version}"
+    yield f"{would} {files_text(len(pushed.sent))}{there}; corpus version {pushed.version}"
     yield from _some(f"{would}: {name_text(path)}" for path in pushed.sent)
     yield from _some(f"  transcript: {name_text(path)}" for path in pushed.transcripts)
     yield from _some(_conflict_lines(pushed.conflicts))
@@ -387,7 +391,7 @@ def refreshed_text(refreshed: Refreshed) -> str:
 def _refreshed_lines(refreshed: Refreshed) -> Iterator[str]:
     would = "would be " if refreshed.dry_run else ""
     yield (
-        f"corpus version {refreshed.version}: {len(refreshed.replaced):,} files {would}replaced, "
+        f"corpus version {refreshed.version}: {files_text(len(refreshed.replaced))} {would}replaced, "
         f"{len(refreshed.removed):,} {would}removed, {refreshed.unchanged:,} as they were"
     )
     yield from _some(f"replaced: {name_text(path)}" for path in refreshed.replaced)

@@ -190,12 +190,15 @@ class Traffic:
 class Proxy:
     """A TCP proxy on 127.0.0.1: half the round trip is added in each direction (and one round trip at connect).
 
+    With `bytes_per_s`, all answers together share that bandwidth.
+
     `refuse`, `hang` and `cut_after_bytes` make it fail: drop connections, answer nothing, or cut each
     connection after so many bytes of answers.
     """
 
-    def __init__(self, target_port: int, *, rtt_s: float = 0.0) -> None:
-        self.target_port, self.rtt_s = target_port, rtt_s
+    def __init__(self, target_port: int, *, rtt_s: float = 0.0, bytes_per_s: float | None = None) -> None:
+        self.target_port, self.rtt_s, self.bytes_per_s = target_port, rtt_s, bytes_per_s
+        self._free_at = 0.0
         self.refuse = self.hang = False
         self.cut_after_bytes: int | None = None
         self.port = 0
@@ -291,7 +294,10 @@ class Proxy:
                     writer.transport.abort()
                     data = b""
                 passed += len(data)
-            queue.put_nowait((self._loop.time() + self.rtt_s / 2, data))
+            ready = self._loop.time()
+            if counter is None and self.bytes_per_s is not None:
+                self._free_at = ready = max(ready, self._free_at) + len(data) / self.bytes_per_s
+            queue.put_nowait((ready + self.rtt_s / 2, data))
             if not data:
                 break
         await sender

@@ -338,11 +338,11 @@ def test_a_damaged_file_keeps_no_other_away(filled: Corpus, memfs: Callable[...,
     assert memfs("add", str(tmp_path / "more.md"), "--corpus", filled.uri).code == 0
     ran = memfs("boot", "--corpus", filled.uri)
     assert ran.code == 0
-    assert "left out: 1 files of notes/" in ran.out
+    assert "left out: 1 file of notes/" in ran.out
     assert "damaged: memfs doctor says more" in ran.out
     assert "notes/more.md" in tree_of("memory")
     assert "notes/deploy.md" not in tree_of("memory")
     ran = memfs("grep", "-l", "zebra|rotten")
     assert ran.code == 10
     assert ran.out == "memory/notes/more.md\nmemory/sessions/2026/05/two/summary.md\n"
-    assert "INCOMPLETE: 1 files were not searched" in ran.err
+    assert "INCOMPLETE, not searched: 1 file" in ran.err

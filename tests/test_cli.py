@@ -60,7 +60,7 @@ def test_the_walk(memfs: Run, tmp_path: Path) -> None:
     assert "sent: notes/deploy.md" in memfs("push").out
     assert memfs("refresh").code == memfs("diff").code == 0
     Path("memory/notes/deploy.md").write_text(NOTES["notes/deploy.md"])
-    assert "sent 1 files" in memfs("push", "notes").out
+    assert "sent 1 file;" in memfs("push", "notes").out
     assert memfs("export", "out").code == 0
     assert tree_of("out") == {path: text.encode() for path, text in NOTES.items()}
     assert memfs("pin", "notes/deploy.md").code == 0
@@ -362,3 +362,41 @@ def test_interrupted() -> None:
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run([sys.executable, "-c", script], env=buffered, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (130, "found so far\n")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["grep", "x"], ["fetch", "x"], ["get", "."], ["ls"], ["diff"], ["push"], ["refresh"], ["pin", "."], ["boot"]],
+    ids=lambda argv: argv[0],
+)
+def test_another_corpus_than_the_trees(
+    argv: list[str], filled: Corpus, memfs: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of one corpus is laid into, or compared with, a tree of another."""
+    assert memfs("boot", "--corpus", filled.uri, "--budget", "0").code == 0
+    before = tree_of("memory")
+    other = Corpus.create(str(tmp_path / "other"))
+    other.commit([document("notes/x.md", "x\n")])
+    monkeypatch.setenv("MEMFS_CORPUS", other.uri)
+    ran = memfs(*argv)
+    assert (ran.code, f"belongs to another corpus ({filled.uri})" in ran.err) == (2, True)
+    assert tree_of("memory") == before
+    assert f"the corpus that is named is {other.uri}" in memfs("status").err
+    assert f"the corpus that is named is {other.uri}" in memfs("doctor").err
+    assert memfs("ls", "--local").code == 0
+
+
+def test_get_without_room(filled: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be laid is named, and the exit code tells."""
+    monkeypatch.setenv("MEMFS_CORPUS", filled.uri)
+    assert memfs("boot", "--budget", "0").code == 0
+    ran = memfs("get", ".", "--max-size", "20")
+    assert ran.code == 7
+    assert "not laid: " in ran.out
+    assert memfs("get", ".", "--max-size", "none").code == 0
+    # From this tree alone it is known what is the corpus's.
+    Path("memory/notes/mine.md").write_text("mine\n")
+    lines = memfs("ls", "notes", "--local").out.splitlines()
+    assert [(line[0], line.rpartition(" ")[2]) for line in lines] == [
+        (" ", "notes/deploy.md"), ("+", "notes/mine.md"), (" ", "notes/people/ana.md"),
+    ]  # fmt: skip

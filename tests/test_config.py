@@ -34,7 +34,7 @@ def test_defaults(env: dict[str, str], home: Path, tmp_path: Path) -> None:
     assert config.cache_dir == str(home / ".cache/memfs")
     assert config.state_dir == str(home / ".local/state/memfs")
     assert (config.budget_bytes, config.embedder, config.index_tokens) == (None, None, 1500)
-    assert (config.max_bytes, config.cache_max_bytes, config.min_free_bytes) == (None, 4 << 30, None)
+    assert (config.max_bytes, config.cache_max_bytes, config.min_free_bytes) == (None, 4 * 10**9, None)
     assert origins(config)["corpus"] == "not set"
     assert origins(config)["tree"] == "default"
     with pytest.raises(ConfigError) as caught:
@@ -56,7 +56,7 @@ def test_precedence(env: dict[str, str], home: Path, tmp_path: Path) -> None:
     assert (found.corpus, origins(found)["corpus"], found.budget_bytes) == (
         str(tmp_path / "p/project"),
         str(project),
-        1024,
+        1000,
     )
     env["MEMFS_CORPUS"] = "environment"
     found = load({}, env, str(inner))
@@ -100,10 +100,10 @@ def test_a_strangers_project(env: dict[str, str], tmp_path: Path, text: str) -> 
 def test_room(env: dict[str, str], tmp_path: Path) -> None:
     """The limits from a flag, the environment and a project's file; `none` lifts one, in any case far above a disk."""
     write(tmp_path / ".memfs.toml", 'max_size = "10k"\n')
-    assert load({}, env, str(tmp_path)).max_bytes == 10 << 10
+    assert load({}, env, str(tmp_path)).max_bytes == 10_000
     env |= {"MEMFS_MAX_SIZE": "20k", "MEMFS_CACHE_MAX_SIZE": "1MB", "MEMFS_MIN_FREE": "5m"}
     found = load({}, env, str(tmp_path))
-    assert (found.max_bytes, found.cache_max_bytes, found.min_free_bytes) == (20 << 10, 1 << 20, 5 << 20)
+    assert (found.max_bytes, found.cache_max_bytes, found.min_free_bytes) == (20_000, 10**6, 5 * 10**6)
     assert origins(found)["min_free"] == "MEMFS_MIN_FREE"
     assert load({"max_size": "0"}, env, str(tmp_path)).max_bytes == 0
     assert (load({"max_size": "none"}, env, str(tmp_path)).max_bytes or 0) >= 1 << 50
@@ -145,11 +145,11 @@ def test_bad_files(env: dict[str, str], tmp_path: Path, text: str, said: str) ->
     [
         ("0", 0),
         ("2000000", 2_000_000),
-        ("500k", 512_000),
-        ("2MB", 2 << 20),
+        ("500k", 500_000),
+        ("2MB", 2_000_000),
         ("2 MiB", 2 << 20),
-        ("1.5m", 3 << 19),
-        ("1g", 1 << 30),
+        ("1.5m", 1_500_000),
+        ("1g", 10**9),
         ("7b", 7),
     ],
 )

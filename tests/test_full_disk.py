@@ -152,7 +152,7 @@ def test_evicts_before_it_is_full(disk: Path, corpus: Corpus, memfs: Run) -> Non
 
 def test_floor(disk: Path, corpus: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A floor that is set is left free, and the error says which it was."""
-    monkeypatch.setenv("MEMFS_MIN_FREE", "300k")
+    monkeypatch.setenv("MEMFS_MIN_FREE", "300KiB")
     root = disk / "memory"
     ran = memfs("boot", str(root), "--corpus", corpus.uri)
     check(ran, root, corpus)

@@ -91,7 +91,7 @@ def pattern(chance: random.Random, depth: int = 0) -> str:
 FLAGS = (
     ["-i"], ["-w"], ["-F"], ["-x"], ["-S"], ["-a"], ["-v"], ["-l"], ["-c"], ["-n"], ["-o"], ["-A1"], ["-B", "2"],
     ["-C1"], ["-m", "2"], ["-N"], ["-I"], ["-H"], ["--files-without-match"], ["-g", "*.md"], ["-g", "!notes/b*"],
-    ["-U"],
+    ["-U"], ["-b"], ["--column"], ["--heading"], ["--trim"], ["--vimgrep"], ["--null"], ["--color=always"],
 )  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def test_finds_what_is_not_here_and_lays_it(memfs: Run, ready: Corpus) -> None:
     ran = memfs("grep", "-n", "green tea")
     assert (ran.code, ran.out) == (0, "memory/notes/people/ana.md:3:Ana likes green tea and lives in Lisbon.\n")
     assert "6 of 6 files searched" in ran.err
-    assert "1 files with matches were laid" in ran.err
+    assert "laid 1 file with matches" in ran.err
     assert Path("memory/notes/people/ana.md").read_text().startswith("# Ana")
     assert memfs("status", "--json").json["modified"] == []
 
@@ -228,8 +228,18 @@ def test_the_disk_wins(memfs: Run, ready: Corpus) -> None:
     ready.commit([document("notes/people/ana.md", "Ana drinks coffee now.\n")])
     ran = memfs("grep", "-l", "coffee|green tea")
     assert ran.out == "memory/notes/people/ana.md\n"
-    assert "1 files here are older" in ran.err
+    assert "older here than in the corpus: 1 file" in ran.err
     assert memfs("grep", "coffee").code == 1
+
+
+@pytest.mark.parametrize("flag", ["-r", "-R", "-rn", "-u", "-uu", "--no-ignore", "--hidden", "--recursive"])
+def test_what_is_so_in_any_case_may_be_asked_for(flag: str, memfs: Run, ready: Corpus) -> None:
+    """grep's habit of -rn among them."""
+    line = "3:" if flag == "-rn" else ""
+    assert (
+        memfs("grep", flag, "green tea").out
+        == f"memory/notes/people/ana.md:{line}Ana likes green tea and lives in Lisbon.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +265,7 @@ def test_over_the_budget_is_said(memfs: Run, ready: Corpus, tmp_path: Path) -> N
     ran = memfs("grep", "-c", "zebra", "--budget", "2k")
     assert ran.code == INCOMPLETE
     assert "large" not in ran.out
-    assert "INCOMPLETE: 1 files were not searched" in ran.err
+    assert "INCOMPLETE, not searched: 1 file," in ran.err
     ran = memfs("grep", "-c", "large zebra")
     assert (ran.code, ran.out) == (0, "memory/notes/large.md:500\n")
 

@@ -95,7 +95,7 @@ class TestPin:
         memfs("boot")
         assert memfs("evict", "notes/deploy.md").code == 7
         assert memfs("unpin", ".", "--dry-run").out.startswith("would unpin 7 files")
-        assert "unpinned 1 files" in memfs("unpin", "notes/deploy.md").out
+        assert "unpinned 1 file" in memfs("unpin", "notes/deploy.md").out
         assert memfs("evict", "notes/deploy.md").code == 0
         assert not Path("memory/notes/deploy.md").exists()
         memfs("boot")
@@ -160,7 +160,7 @@ class TestEvict:
         said = booted("evict", "notes")
         assert said.code == 0
         assert said.out.count("kept: ") == 2
-        assert "evicted 1 files" in said.out
+        assert "evicted 1 file" in said.out
         assert set(tree_of("memory")) == {"notes/deploy.md", "notes/own.md", "knowledge/index.md"}
 
     def test_to(self, booted: Run) -> None:

@@ -457,12 +457,15 @@ class TestIdentity:
             lay(tree, {"a.md": b"two\n", "b.md": b"two\n"}, 2)
         assert tree_of(tmp_path / "copy") == {"a.md": b"mine\n", "b.md": b"mine too\n"}
 
-    def test_moved_tree(self, root: Path, tmp_path: Path) -> None:
-        """A tree that was moved keeps its state."""
+    @pytest.mark.parametrize("linked", [False, True])
+    def test_moved_tree(self, root: Path, tmp_path: Path, linked: bool) -> None:
+        """A tree that was moved keeps its state, also when a symlink was left where it was."""
         state = str(tmp_path / "state")
         with Tree.open(str(root), state, corpus=CORPUS) as tree:
             lay(tree, {"a.md": b"one\n"})
         root.rename(tmp_path / "moved")
+        if linked:
+            root.symlink_to(tmp_path / "moved")
         with Tree.open(str(tmp_path / "moved"), state) as tree:
             plan, _ = lay(tree, {"a.md": b"two\n"}, 2)
         assert actions(plan) == {"a.md": "replace"}

@@ -492,7 +492,8 @@ def _checked_mark(root: str, corpus: str | None) -> tuple[str, str] | None:
         raise NotFoundError(f"{root} is not a memfs tree", hint="make one with: memfs boot")
     if mark is not None and corpus is not None and mark[0] != corpus:
         raise ConfigError(
-            f"{root} belongs to another corpus ({mark[0]})", hint="boot into another folder, or give that corpus"
+            f"{root} belongs to another corpus ({mark[0]})",
+            hint="boot into another folder, or name that corpus (memfs config says where the setting comes from)",
         )
     return mark
 
@@ -511,5 +512,9 @@ def _is_copy(folder: str, root: str) -> bool:
         original = manifest.meta("root")
     if original is None or original == os.path.realpath(root):
         return False
+    with suppress(OSError):
+        # Moved, and a symlink put where it was: that is this tree itself.
+        if os.path.samefile(original, root):
+            return False
     mark = read_mark(original)
     return mark is not None and os.path.basename(folder) == mark[1]
