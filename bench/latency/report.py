@@ -63,7 +63,7 @@ def _sections(whole: Mapping[str, Any]) -> Iterator[Section]:
 
 
 def _section(title: str, rows: Sequence[Row]) -> Section:
-    base = next((median_of(row) for row in rows if row["way"].startswith("local") and row["state"] == "warm"), None)
+    base = next((median_of(row) for row in reversed(rows) if row["way"].startswith("local")), None)
     base = base or next((median_of(row) for row in rows if row["way"].startswith("memfs")), None)
     table = []
     for row in rows:
@@ -104,7 +104,7 @@ def rows_of(
 
 def median_of(row: Row | None) -> float | None:
     """Return a row's median in seconds; None where it has none, or is void."""
-    return None if row is None or row["void"] or not row["seconds"] else median(row["seconds"])
+    return None if row is None or row["void"] or row["over_s"] or not row["seconds"] else median(row["seconds"])
 
 
 def break_even(rows: Sequence[Row]) -> list[list[str]]:
