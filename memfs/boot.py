@@ -65,6 +65,8 @@ class Receipt(NamedTuple):
     from_cache: bool
     """True when no bytes were fetched, because the host had them."""
     dry_run: bool
+    no_history: str
+    """Why `knowledge/` has no Git history though the corpus has one; "" where all is well."""
     boot_set: BootSet
 
 
@@ -109,7 +111,7 @@ def boot(
     if dry_run:
         plan, deleted = _dry_plan(wanted, tree, state_dir, limits)
         kept, refused = plan.having(Action.EDITED, Action.CONFLICT), plan.having(Action.REFUSED, Action.NO_ROOM)
-        written, evicted = 0, plan.evict
+        written, evicted, no_history = 0, plan.evict, ""
     else:
         with Tree.open(tree, state_dir, corpus=location.uri, limits=limits) as opened:
             with opened.manifest.writing():
@@ -120,6 +122,7 @@ def boot(
             written, kept, refused, evicted = done.written, done.kept, done.refused, done.evicted
             with opened.manifest.writing():
                 _remember(opened, found, budget_bytes)
+            no_history = _attach(opened, found.boot_set)
     away = {*deleted, *(step.wanted.path for step in refused)}
     here = [file for file in chosen if file.path not in away and not file.generated]
     no_room = [step.wanted for step in refused if step.action is Action.NO_ROOM]
@@ -142,6 +145,7 @@ def boot(
         offline=found.offline,
         from_cache=found.from_cache,
         dry_run=dry_run,
+        no_history=no_history,
         boot_set=found.boot_set,
     )
 
@@ -307,6 +311,14 @@ def _dry_plan(wanted: list[Wanted], tree: str, state_dir: str, limits: Limits) -
         return diff(wanted, None, limits), ()
     with Tree.open(tree, state_dir, limits=limits) as opened:
         return _spared(wanted, opened)
+
+
+def _attach(tree: Tree, boot_set: BootSet) -> str:
+    if not boot_set.history:
+        return ""
+    from memfs.brain.history import attach
+
+    return attach(tree, dict(boot_set.history))
 
 
 def _remember(tree: Tree, found: _Map, budget_bytes: int | None) -> None:

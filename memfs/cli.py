@@ -61,6 +61,8 @@ def run(argv: Sequence[str], go: Invocation) -> int:
     try:
         name, rest = (argv[0], argv[1:]) if argv else ("--help", ())
         if name in ("-h", "--help"):
+            from memfs import commands_brain  # noqa: F401 - adds its own
+
             go.say(ABOUT + "\n".join(f"  {each.name:<9} {each.about}" for each in commands.ALL.values()))
             return 0
         if name == "--version":
@@ -117,6 +119,8 @@ class _Parser(ArgumentParser):
 
 
 def _command(name: str) -> Command:
+    if name not in commands.ALL:
+        from memfs import commands_brain  # noqa: F401 - adds its own
     if name in commands.ALL:
         return commands.ALL[name]
     from difflib import get_close_matches

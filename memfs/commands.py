@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from memfs.workset.space import Limits
     from memfs.workset.tree import Tree
 
-__all__ = ["ALL", "Argument", "Command", "Invocation"]
+__all__ = [
+    "ALL", "CORPUS", "DRY_RUN", "JSON", "TREE", "UNDER", "Argument", "Command", "Invocation", "command", "flag",
+    "json_text", "value", "when",
+]  # fmt: skip
 
 
 class Invocation:
@@ -68,7 +71,7 @@ class Invocation:
 
     def show(self, value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
         """Print a value as JSON, or as text."""
-        self.say(_json(value) if as_json else text(value))
+        self.say(json_text(value) if as_json else text(value))
 
     def config(self, **flags: str | None) -> Config:
         """Resolve the settings, the flags first."""
@@ -192,7 +195,7 @@ class Command(NamedTuple):
 ALL: dict[str, Command] = {}
 
 
-def _command(*arguments: Argument) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+def command(*arguments: Argument) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     def add(run: Callable[..., int | None]) -> Callable[..., int | None]:
         ALL[run.__name__] = Command(run.__name__, arguments, run)
         return run
@@ -200,22 +203,22 @@ def _command(*arguments: Argument) -> Callable[[Callable[..., int | None]], Call
     return add
 
 
-def _value(*names: str, **settings: Any) -> Argument:
+def value(*names: str, **settings: Any) -> Argument:
     return Argument(names, settings)
 
 
-def _flag(*names: str, **settings: Any) -> Argument:
+def flag(*names: str, **settings: Any) -> Argument:
     return Argument(names, {"action": "store_true", **settings})
 
 
-_CORPUS = _value("--corpus", metavar="URI", help="folder or s3://, gs://, az:// URI [MEMFS_CORPUS]")
-_TREE = _value("--tree", metavar="DIR", help="the materialised folder [MEMFS_TREE, ./memory]")
-_JSON = _flag("--json", dest="as_json", help="print JSON")
-_DRY_RUN = _flag("--dry-run", help="say what would be done; write nothing")
-_MAX_SIZE = _value(
+CORPUS = value("--corpus", metavar="URI", help="folder or s3://, gs://, az:// URI [MEMFS_CORPUS]")
+TREE = value("--tree", metavar="DIR", help="the materialised folder [MEMFS_TREE, ./memory]")
+JSON = flag("--json", dest="as_json", help="print JSON")
+DRY_RUN = flag("--dry-run", help="say what would be done; write nothing")
+_MAX_SIZE = value(
     "--max-size", metavar="SIZE", help="of all files in the tree: 50MB, none [as the last boot was given]"
 )
-_UNDER = _value("--under", metavar="PREFIX", default="", help="only below this folder of memory/")
+UNDER = value("--under", metavar="PREFIX", default="", help="only below this folder of memory/")
 
 
 def _limits(config: Config) -> Limits:
@@ -224,7 +227,7 @@ def _limits(config: Config) -> Limits:
     return Limits(config.max_bytes, config.min_free_bytes)
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
     from memfs.report import jsonable
 
     text = json.dumps(jsonable(value), ensure_ascii=False, indent=1)
@@ -254,7 +257,7 @@ class _Progress:
             self._go.note("\r\x1b[K", end="")
 
 
-def _when(text: str | None, name: str) -> datetime | None:
+def when(text: str | None, name: str) -> datetime | None:
     """Parse a date or time, UTC where no zone is given.
 
     Raises:
@@ -271,9 +274,9 @@ def _when(text: str | None, name: str) -> datetime | None:
     return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed.astimezone(timezone.utc)
 
 
-@_command(
-    _value("uri", metavar="URI"),
-    _value(
+@command(
+    value("uri", metavar="URI"),
+    value(
         "--embedder", default="static", metavar="NAME", help="static, or sentence-transformers:NAME_OR_PATH [static]"
     ),
 )
@@ -286,16 +289,14 @@ def init(go: Invocation, uri: str, embedder: str) -> None:
     go.note(f"next: export MEMFS_CORPUS={corpus.uri}; memfs add SOURCE…")
 
 
-@_command(
-    _value("sources", nargs="+", metavar="SOURCE"),
-    _value(
-        "--format", dest="format_", default="auto", metavar="NAME", help="auto, files, claude-code or locomo [auto]"
-    ),
-    _value("--as", dest="surface", help="sessions, notes or knowledge [sessions for transcripts, notes for files]"),
-    _value("--under", default="", metavar="PREFIX", help="a folder in there"),
-    _CORPUS,
-    _JSON,
-    _DRY_RUN,
+@command(
+    value("sources", nargs="+", metavar="SOURCE"),
+    value("--format", dest="format_", default="auto", metavar="NAME", help="auto, files, claude-code or locomo [auto]"),
+    value("--as", dest="surface", help="sessions, notes or knowledge [sessions for transcripts, notes for files]"),
+    value("--under", default="", metavar="PREFIX", help="a folder in there"),
+    CORPUS,
+    JSON,
+    DRY_RUN,
 )
 def add(
     go: Invocation, sources: list[str], format_: str, surface: str | None, under: str,
@@ -316,17 +317,17 @@ def add(
     go.show(added, as_json, added_text)
 
 
-@_command(
-    _value("directory", nargs="?", metavar="DIR"),
-    _value("--budget", metavar="SIZE", help="of the map: 500k, 2MB [as published: 2 MiB]"),
-    _flag("--print-index", help="print the compact index for the first message; receipt on stderr"),
-    _value("--index-tokens", metavar="N", help="of that index [1500]"),
-    _flag("--rebuild", help="make the published map anew from the table"),
-    _flag("--serve", dest="served", help="start the tree's resident server in the background (memfs serve)"),
+@command(
+    value("directory", nargs="?", metavar="DIR"),
+    value("--budget", metavar="SIZE", help="of the map: 500k, 2MB [as published: 2 MiB]"),
+    flag("--print-index", help="print the compact index for the first message; receipt on stderr"),
+    value("--index-tokens", metavar="N", help="of that index [1500]"),
+    flag("--rebuild", help="make the published map anew from the table"),
+    flag("--serve", dest="served", help="start the tree's resident server in the background (memfs serve)"),
     _MAX_SIZE,
-    _CORPUS,
-    _JSON,
-    _DRY_RUN,
+    CORPUS,
+    JSON,
+    DRY_RUN,
 )
 def boot(
     go: Invocation, directory: str | None, budget: str | None, print_index: bool, index_tokens: str | None,
@@ -362,18 +363,18 @@ def boot(
         go.show(receipt, as_json, receipt_text)
 
 
-@_command(
-    _value("question", nargs="+", metavar="QUESTION"),
-    _value("-k", type=int, default=10, metavar="N", help="passages [10]"),
-    _value("--budget-tokens", type=int, default=2000, metavar="N", help="of the printed synthesis [2000]"),
-    _value("--since", metavar="DATE", help="only what happened on or after this date"),
-    _value("--until", metavar="DATE", help="only what happened before this date"),
-    _UNDER,
+@command(
+    value("question", nargs="+", metavar="QUESTION"),
+    value("-k", type=int, default=10, metavar="N", help="passages [10]"),
+    value("--budget-tokens", type=int, default=2000, metavar="N", help="of the printed synthesis [2000]"),
+    value("--since", metavar="DATE", help="only what happened on or after this date"),
+    value("--until", metavar="DATE", help="only what happened before this date"),
+    UNDER,
     _MAX_SIZE,
-    _CORPUS,
-    _TREE,
-    _JSON,
-    _DRY_RUN,
+    CORPUS,
+    TREE,
+    JSON,
+    DRY_RUN,
 )
 def fetch(
     go: Invocation, question: list[str], k: int, budget_tokens: int, since: str | None, until: str | None,
@@ -386,7 +387,7 @@ def fetch(
     from memfs.report import answer_text
 
     config = go.config(corpus=corpus, tree=tree, max_size=max_size)
-    scope = Scope(paths.prefix(under), _when(since, "since"), _when(until, "until"))
+    scope = Scope(paths.prefix(under), when(since, "since"), when(until, "until"))
     opened = go.open(config)
     with go.maybe_tree(config, make=not dry_run) as laid:
         answer = verb.fetch(
@@ -405,7 +406,7 @@ def fetch(
         go.note(f"note: no files were laid, {config.tree} is no memfs tree: memfs boot makes one")
 
 
-@_command(_value("names", nargs="+", metavar="PATH"), _MAX_SIZE, _CORPUS, _TREE, _JSON, _DRY_RUN)
+@command(value("names", nargs="+", metavar="PATH"), _MAX_SIZE, CORPUS, TREE, JSON, DRY_RUN)
 def get(
     go: Invocation, names: list[str], max_size: str | None, corpus: str | None, tree: str | None,
     as_json: bool, dry_run: bool,
@@ -440,11 +441,11 @@ def get(
         for s in plan.steps
     ]
     evicted = [going.path for going in (plan.evict if dry_run else done.evicted)]
-    go.say(_json({"written": done.written, "dry_run": dry_run, "files": files, "evicted": evicted}))
+    go.say(json_text({"written": done.written, "dry_run": dry_run, "files": files, "evicted": evicted}))
     return code
 
 
-@_command(_value("names", nargs="+", metavar="PATH"), _MAX_SIZE, _CORPUS, _TREE, _JSON, _DRY_RUN)
+@command(value("names", nargs="+", metavar="PATH"), _MAX_SIZE, CORPUS, TREE, JSON, DRY_RUN)
 def pin(
     go: Invocation, names: list[str], max_size: str | None, corpus: str | None, tree: str | None,
     as_json: bool, dry_run: bool,
@@ -468,7 +469,7 @@ def pin(
     return ConflictError.exit_code if done.not_pinned else None
 
 
-@_command(_value("names", nargs="+", metavar="PATH"), _TREE, _JSON, _DRY_RUN)
+@command(value("names", nargs="+", metavar="PATH"), TREE, JSON, DRY_RUN)
 def unpin(go: Invocation, names: list[str], tree: str | None, as_json: bool, dry_run: bool) -> None:
     """Let files or folders be evicted again (`.` is everything). What the map holds, the next boot pins again."""
     from memfs import pin as verb
@@ -481,13 +482,13 @@ def unpin(go: Invocation, names: list[str], tree: str | None, as_json: bool, dry
     go.show(done, as_json, lambda value: pinned_text(value, "unpin"))
 
 
-@_command(
-    _value("names", nargs="*", metavar="PATH"),
-    _value("--to", dest="to_size", metavar="SIZE", help="until no more than this lies in the tree, oldest use first"),
-    _flag("--all", dest="everything", help="all that can be fetched again and is not pinned"),
-    _TREE,
-    _JSON,
-    _DRY_RUN,
+@command(
+    value("names", nargs="*", metavar="PATH"),
+    value("--to", dest="to_size", metavar="SIZE", help="until no more than this lies in the tree, oldest use first"),
+    flag("--all", dest="everything", help="all that can be fetched again and is not pinned"),
+    TREE,
+    JSON,
+    DRY_RUN,
 )
 def evict(
     go: Invocation, names: list[str], to_size: str | None, everything: bool, tree: str | None,
@@ -511,13 +512,13 @@ def evict(
     return ConflictError.exit_code if done.refused else None
 
 
-@_command(
-    _value("path", nargs="?", default="", metavar="PATH"),
-    _value("--remote", dest="only", action="store_const", const="remote", help="only what the corpus holds"),
-    _value("--local", dest="only", action="store_const", const="local", help="only what is on disk; needs no network"),
-    _CORPUS,
-    _TREE,
-    _JSON,
+@command(
+    value("path", nargs="?", default="", metavar="PATH"),
+    value("--remote", dest="only", action="store_const", const="remote", help="only what the corpus holds"),
+    value("--local", dest="only", action="store_const", const="local", help="only what is on disk; needs no network"),
+    CORPUS,
+    TREE,
+    JSON,
 )
 def ls(go: Invocation, path: str, only: str | None, corpus: str | None, tree: str | None, as_json: bool) -> None:
     """List files: `-` not on disk, `+` on disk only, blank both."""
@@ -529,7 +530,7 @@ def ls(go: Invocation, path: str, only: str | None, corpus: str | None, tree: st
     with go.maybe_tree(config, any_corpus=only == "local") as laid:
         items = list(verb.ls(opened, None if only == "remote" else laid, path))
     if as_json:
-        go.say(_json(items))
+        go.say(json_text(items))
         return
     for item in items:
         go.say(listed_text(item))
@@ -567,24 +568,24 @@ class _Passed(Action):
 def _rg_flags() -> Iterator[Argument]:
     passed = {"dest": "passed", "default": (), "action": _Passed, "help": "as ripgrep's"}
     for short, name in {**_MATCHING, **_WHOLE, **_PRINTING}.items():
-        yield _value(*dict.fromkeys((short, f"--{name}")), nargs=0, **passed)
+        yield value(*dict.fromkeys((short, f"--{name}")), nargs=0, **passed)
     for short, name in _NUMBERED.items():
-        yield _value(short, f"--{name}", type=int, metavar="N", **passed)
-    yield _value("--color", choices=("never", "auto", "always", "ansi"), **passed)
+        yield value(short, f"--{name}", type=int, metavar="N", **passed)
+    yield value("--color", choices=("never", "auto", "always", "ansi"), **passed)
     for names in _ALREADY:
-        yield _value(*names, action="count", default=0, dest="already", help="is so in any case")
+        yield value(*names, action="count", default=0, dest="already", help="is so in any case")
 
 
-@_command(
-    _value("words", nargs="*", metavar="PATTERN [PATH…]"),
-    _value("-e", "--regexp", dest="patterns", action="append", default=[], metavar="PATTERN", help="as ripgrep's"),
-    _value("-g", "--glob", dest="globs", action="append", default=[], metavar="GLOB", help="as ripgrep's"),
-    _value("--sort", choices=("path", "none"), default="path", help="as ripgrep's [path]"),
+@command(
+    value("words", nargs="*", metavar="PATTERN [PATH…]"),
+    value("-e", "--regexp", dest="patterns", action="append", default=[], metavar="PATTERN", help="as ripgrep's"),
+    value("-g", "--glob", dest="globs", action="append", default=[], metavar="GLOB", help="as ripgrep's"),
+    value("--sort", choices=("path", "none"), default="path", help="as ripgrep's [path]"),
     *_rg_flags(),
-    _value("--budget", default="2GB", metavar="SIZE", help="of text that may be brought to this host [2GB]"),
-    _value("--lay", type=int, default=100, metavar="N", help="lay at most N of the files that match [100]"),
-    _CORPUS,
-    _TREE,
+    value("--budget", default="2GB", metavar="SIZE", help="of text that may be brought to this host [2GB]"),
+    value("--lay", type=int, default=100, metavar="N", help="lay at most N of the files that match [100]"),
+    CORPUS,
+    TREE,
 )
 def grep(
     go: Invocation, words: list[str], patterns: list[str], globs: list[str], sort: str, budget: str, lay: int,
@@ -663,11 +664,11 @@ def _bring(go: Invocation, config: Config, entries: Sequence[Entry]) -> Mapping[
     return {**found, **(gather(go.open(config), missing, cache) if missing else {})}
 
 
-@_command(
-    _flag("--remote", help="ask the corpus first what it has now; without it, no network is needed"),
-    _CORPUS,
-    _TREE,
-    _JSON,
+@command(
+    flag("--remote", help="ask the corpus first what it has now; without it, no network is needed"),
+    CORPUS,
+    TREE,
+    JSON,
 )
 def status(go: Invocation, remote: bool, corpus: str | None, tree: str | None, as_json: bool) -> None:
     """Say what lies in the tree: clean, new, modified, deleted, conflicting, stale. Needs no network."""
@@ -688,7 +689,7 @@ def status(go: Invocation, remote: bool, corpus: str | None, tree: str | None, a
     go.show(found, as_json, status_text)
 
 
-@_command(_value("names", nargs="*", metavar="PATH"), _CORPUS, _TREE, _JSON)
+@command(value("names", nargs="*", metavar="PATH"), CORPUS, TREE, JSON)
 def diff(go: Invocation, names: list[str], corpus: str | None, tree: str | None, as_json: bool) -> int:
     """Show what was changed here, as a unified diff. Exit code 0 without differences, 1 with."""
     from memfs import diff as verb
@@ -699,11 +700,11 @@ def diff(go: Invocation, names: list[str], corpus: str | None, tree: str | None,
         mark = read_mark(config.tree)
         uri = mark[0] if mark else ""
         found = verb.diff(laid, names, cache=go.cache(config), corpus_uri=uri, open_corpus=lambda: go.open(config))
-    go.say(_json(found) if as_json else "".join(file.text for file in found), end="\n" if as_json else "")
+    go.say(json_text(found) if as_json else "".join(file.text for file in found), end="\n" if as_json else "")
     return 1 if found else 0
 
 
-@_command(_value("names", nargs="*", metavar="PATH"), _CORPUS, _TREE, _JSON, _DRY_RUN)
+@command(value("names", nargs="*", metavar="PATH"), CORPUS, TREE, JSON, DRY_RUN)
 def push(go: Invocation, names: list[str], corpus: str | None, tree: str | None, as_json: bool, dry_run: bool) -> int:
     """Send new and edited notes, and new sessions, to the corpus. What changed on both sides is kept, twice.
 
@@ -723,7 +724,7 @@ def push(go: Invocation, names: list[str], corpus: str | None, tree: str | None,
     return InputError.exit_code if done.refused else 0
 
 
-@_command(_CORPUS, _TREE, _JSON, _DRY_RUN)
+@command(CORPUS, TREE, JSON, DRY_RUN)
 def refresh(go: Invocation, corpus: str | None, tree: str | None, as_json: bool, dry_run: bool) -> int:
     """Bring the tree to the newest version of the corpus. Edits are kept; exit code 7 if one is a conflict."""
     from memfs import boot as boot_verb
@@ -747,19 +748,19 @@ def refresh(go: Invocation, corpus: str | None, tree: str | None, as_json: bool,
         )
         written = receipt.files_written
     if as_json:
-        go.say(_json(jsonable(done) | {"map_written": written}))
+        go.say(json_text(jsonable(done) | {"map_written": written}))
     else:
         go.say(refreshed_text(done) + (f"\nnew in the map: {written:,} files" if written else ""))
     return ConflictError.exit_code if done.conflicts else 0
 
 
-@_command(
-    _value("directory", metavar="DIR"),
-    _value("--at", dest="version", type=int, metavar="N", help="an older corpus version"),
-    _UNDER,
-    _CORPUS,
-    _JSON,
-    _DRY_RUN,
+@command(
+    value("directory", metavar="DIR"),
+    value("--at", dest="version", type=int, metavar="N", help="an older corpus version"),
+    UNDER,
+    CORPUS,
+    JSON,
+    DRY_RUN,
 )
 def export(
     go: Invocation, directory: str, version: int | None, under: str, corpus: str | None, as_json: bool, dry_run: bool
@@ -784,11 +785,11 @@ def export(
         go.note(f"refused: {item.name}: {item.reason}")
 
 
-@_command(
-    _value("--idle", type=float, default=1800, metavar="SECONDS", help="end when nothing was asked for so long [1800]"),
-    _flag("--stop", dest="stopping", help="end the server that is running"),
-    _CORPUS,
-    _TREE,
+@command(
+    value("--idle", type=float, default=1800, metavar="SECONDS", help="end when nothing was asked for so long [1800]"),
+    flag("--stop", dest="stopping", help="end the server that is running"),
+    CORPUS,
+    TREE,
 )
 def serve(go: Invocation, idle: float, stopping: bool, corpus: str | None, tree: str | None) -> None:
     """Keep the tree's corpus, indices and model ready: fetch, grep, get and ls then answer in tenths of a second.
@@ -805,12 +806,12 @@ def serve(go: Invocation, idle: float, stopping: bool, corpus: str | None, tree:
         resident.serve(config, idle_s=idle, log=log)
 
 
-@_command(
-    _flag("--fix", help="repair what can be repaired; an edit of yours is never touched"),
-    _flag("--deep", help="read and hash every file of the corpus and every blob of the cache"),
-    _CORPUS,
-    _TREE,
-    _JSON,
+@command(
+    flag("--fix", help="repair what can be repaired; an edit of yours is never touched"),
+    flag("--deep", help="read and hash every file of the corpus and every blob of the cache"),
+    CORPUS,
+    TREE,
+    JSON,
 )
 def doctor(go: Invocation, fix: bool, deep: bool, corpus: str | None, tree: str | None, as_json: bool) -> int | None:
     """Check the tree, the cache, the corpus and this machine, and say what --fix would repair.
@@ -836,14 +837,14 @@ def doctor(go: Invocation, fix: bool, deep: bool, corpus: str | None, tree: str 
     return None if found.healthy else CorruptError.exit_code
 
 
-@_command(_CORPUS, _TREE, _JSON)
+@command(CORPUS, TREE, JSON)
 def config(go: Invocation, corpus: str | None, tree: str | None, as_json: bool) -> None:
     """Show each setting and where it came from."""
     settings = [
         setting._replace(value=redact(setting.value)) for setting in go.config(corpus=corpus, tree=tree).settings
     ]
     if as_json:
-        go.say(_json(settings))
+        go.say(json_text(settings))
         return
     for setting in settings:
         go.say(f"{setting.name:<15}{setting.value or '(not set)'}  [{setting.origin}]")

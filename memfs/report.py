@@ -116,6 +116,8 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
     for left in receipt.left_out:
         if left.reason != NOT_INDEXED:
             yield f"left out: {files_text(left.files)} of {left.surface}/, {size_text(left.bytes)}: {left.reason}"
+    if receipt.no_history:
+        yield f"knowledge/ has no Git history here: {receipt.no_history}"
     yield from steps_text("kept", receipt.kept)
     yield from steps_text("refused", receipt.refused)
     yield from _deleted_lines(receipt.deleted)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memfs.corpus.records import FileInfo
-from memfs.corpus.schema import TOMBSTONE
+from memfs.corpus.schema import TOMBSTONE, is_live
 from memfs.corpus.table import Corpus
 from memfs.errors import CorruptError
 
@@ -59,7 +59,8 @@ def audit(corpus: Corpus, *, deep: bool) -> Audit:
     rows = corpus.every_row(COLUMNS)
     live = rows.filter(pc.not_equal(rows["kind"], TOMBSTONE))
     doubled = _doubled(rows)
-    first = live.filter(pc.equal(live["seq"], 0))
+    shown = live.filter(is_live(live["kind"]))
+    first = shown.filter(pc.equal(shown["seq"], 0))
     size = int(pc.sum(first["file_size"]).as_py() or 0)
     broken = {path: reason for path, reason in _not_whole(live) if path not in doubled}
     read = 0
@@ -69,8 +70,8 @@ def audit(corpus: Corpus, *, deep: bool) -> Audit:
         broken |= dict(_unlike_hash(corpus, whole))
     return Audit(
         version=corpus.version,
-        files=pc.count_distinct(live["path"]).as_py(),
-        passages=len(live),
+        files=pc.count_distinct(shown["path"]).as_py(),
+        passages=len(shown),
         bytes=size,
         bytes_read=read,
         tombstones=len(rows) - len(live),

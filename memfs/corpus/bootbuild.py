@@ -34,6 +34,8 @@ INDEX_LINES_MAX = 400
 """Per surface, in the compact index."""
 SESSION_LINES_MAX = 500
 SESSION_INDEX = "sessions/index.md"
+HISTORY_BYTES_MAX = 1 << 20
+"""A longer history is left to the commands that need it."""
 OVER_BUDGET = "over the boot budget"
 DAMAGED = "damaged: memfs doctor says more"
 TOO_LARGE = "larger than a quarter of the boot budget"
@@ -78,7 +80,13 @@ def build(corpus: Corpus, budget_bytes: int) -> BootSet:
         files=tuple(files),
         left_out=tuple(left_out),
         index_lines=tuple(line for surface in surfaces.values() for line in _index_lines(surface)),
+        history=_history(corpus) if "knowledge" in surfaces else (),
     )
+
+
+def _history(corpus: Corpus) -> tuple[tuple[str, bytes], ...]:
+    found = {name: file.data for name, file in sorted(corpus.history().items())}
+    return tuple(found.items()) if sum(map(len, found.values())) <= HISTORY_BYTES_MAX else ()
 
 
 class _Surface:

@@ -9,7 +9,10 @@ tar parser, hence no link, device or `..` in a tar header can do anything.
      "total": {"files": 18450, "bytes": 81234567},
      "files": [[path, size, sha256, mtime_us, offset, why, generated], ...],
      "left_out": [[surface, files, bytes, reason], ...],
-     "index": [[path, title, date or null, size], ...]}
+     "index": [[path, title, date or null, size], ...],
+     "history": [[name, size, offset], ...]}
+
+`history` is the Brain's Git history (memfs.brain.history), where it is small; it is no file of the tree.
 
 It is derived: losing it costs a rebuild, never data. It imports neither lancedb nor pyarrow.
 """
@@ -23,9 +26,22 @@ from typing import Any, NamedTuple
 
 from memfs.errors import CorruptError
 
-__all__ = ["KEY", "BootFile", "BootSet", "IndexLine", "LeftOut", "index_text", "load", "pack", "unpack"]
+__all__ = [
+    "HISTORY_FOLDER",
+    "KEY",
+    "BootFile",
+    "BootSet",
+    "IndexLine",
+    "LeftOut",
+    "index_text",
+    "load",
+    "pack",
+    "unpack",
+]
 
 KEY = "boot/current.tar.zst"
+HISTORY_FOLDER = ".memfs-history"
+"""Where the names of the Brain's history begin: the path gate lets no file have such a one."""
 FORMAT = 1
 BLOCK = 512
 UNPACKED_BYTES_MAX = 1 << 30
@@ -81,6 +97,8 @@ class BootSet(NamedTuple):
     left_out: tuple[LeftOut, ...]
     index_lines: tuple[IndexLine, ...]
     """Knowledge, then notes, then sessions; newest first in each."""
+    history: tuple[tuple[str, bytes], ...] = ()
+    """The Brain's history by name; empty where there is none, or it is too large for a map."""
 
 
 def pack(boot_set: BootSet) -> bytes:
@@ -98,6 +116,12 @@ def pack(boot_set: BootSet) -> bytes:
             tar.addfile(info, io.BytesIO(file.data))
             at = payload.tell() - -(-len(file.data) // BLOCK) * BLOCK
             rows.append([file.path, len(file.data), file.sha256, file.mtime_us, at, file.why, int(file.generated)])
+        history = []
+        for name, data in boot_set.history:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+            history.append([name, len(data), payload.tell() - -(-len(data) // BLOCK) * BLOCK])
     head = {
         "format": FORMAT,
         "corpus_version": boot_set.corpus_version,
@@ -106,6 +130,7 @@ def pack(boot_set: BootSet) -> bytes:
         "files": rows,
         "left_out": [[x.surface, x.files, x.bytes, x.reason] for x in boot_set.left_out],
         "index": [[x.path, x.title, x.date, x.size] for x in boot_set.index_lines],
+        "history": history,
     }
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
     first = tarfile.TarInfo("boot.json")
@@ -166,15 +191,22 @@ def _from_head(head: dict[str, Any], payload: memoryview) -> BootSet:
             IndexLine(_printable(path), _printable(title), date and _printable(date), int(size))
             for path, title, date, size in head["index"]
         ),
+        history=tuple((str(name), _slice(payload, size, at)) for name, size, at in head.get("history", ())),
     )
 
 
 def _file(row: list[Any], payload: memoryview) -> BootFile:
     path, size, sha256, mtime_us, at, why, generated = row
     path.encode()
-    if not (0 <= at <= at + size <= len(payload) and 0 <= mtime_us < MTIME_US_MAX):
-        raise ValueError("a file lies outside the archive, or has an impossible time")
-    return BootFile(path, bytes(payload[at : at + size]), str(sha256), int(mtime_us), str(why), bool(generated))
+    if not 0 <= mtime_us < MTIME_US_MAX:
+        raise ValueError("a file has an impossible time")
+    return BootFile(path, _slice(payload, size, at), str(sha256), int(mtime_us), str(why), bool(generated))
+
+
+def _slice(payload: memoryview, size: int, at: int) -> bytes:
+    if not 0 <= at <= at + size <= len(payload):
+        raise ValueError("a file lies outside the archive")
+    return bytes(payload[at : at + size])
 
 
 def _printable(text: str) -> str:

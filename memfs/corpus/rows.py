@@ -13,7 +13,7 @@ from memfs import paths
 from memfs.corpus import searchable
 from memfs.corpus.embed import Embedder
 from memfs.corpus.records import MTIME_MAX, Document, FileBytes, FileInfo
-from memfs.corpus.schema import TOMBSTONE
+from memfs.corpus.schema import HISTORY, TOMBSTONE
 from memfs.errors import CorruptError
 
 __all__ = [
@@ -188,7 +188,7 @@ def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[FileBytes]:
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in CONTENT_COLUMNS)
         for path, seq, body, sha256, size, mtime, kind in zip(*columns, strict=True):
-            if kind == TOMBSTONE:
+            if kind in (TOMBSTONE, HISTORY):
                 continue
             open_files.setdefault(path, {})[seq] = body
             received[path] = received.get(path, 0) + len(body)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memfs.corpus.terms import ANALYZER
 
-__all__ = ["EMBEDDER_KEY", "FORMAT", "FORMAT_KEY", "TABLE", "TOMBSTONE", "schema"]
+__all__ = [
+    "EMBEDDER_KEY",
+    "FORMAT",
+    "FORMAT_KEY",
+    "HISTORY",
+    "LIVE",
+    "TABLE",
+    "TOMBSTONE",
+    "is_live",
+    "schema",
+]
 
 TABLE = "passages"
 FORMAT = 1
@@ -17,8 +30,18 @@ ANALYZER_KEY = b"memfs.analyzer"
 TOMBSTONE = "tombstone"
 """The `kind` of a row that is no more: of a deleted file, or the old tail of one that shrank. `maintain` sweeps it."""
 
+HISTORY = "history"
+"""The `kind` of the Brain's Git history: it travels in the same commits as the pages, and is no file for readers."""
+LIVE = f"kind NOT IN ('{TOMBSTONE}', '{HISTORY}')"
+"""The rows of the files that exist, as a filter."""
+
 _PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 """Declared at creation: without it, concurrent upserts of the same new ids duplicate them in silence."""
+
+
+def is_live(kinds: Any) -> Any:
+    """Return which rows are of files that exist, for an Arrow column of kinds."""
+    return pc.invert(pc.is_in(kinds, pa.array([TOMBSTONE, HISTORY])))
 
 
 def schema(dimensions: int, embedder: str) -> pa.Schema:
@@ -37,7 +60,7 @@ def schema(dimensions: int, embedder: str) -> pa.Schema:
         pa.field("speaker", pa.string()),  # in a transcript
         pa.field("origin", pa.string()),  # the source's own id: dia_id, message uuid
         pa.field("event_time", utc),  # when what it says happened
-        pa.field("kind", pa.string(), nullable=False),  # file, transcript, note, page, summary, tombstone
+        pa.field("kind", pa.string(), nullable=False),  # file, transcript, note, page, summary, tombstone, history
         pa.field("title", pa.string(), nullable=False),
         pa.field("source", pa.string(), nullable=False),
         pa.field("mtime", utc, nullable=False),

@@ -44,7 +44,18 @@ from memfs.corpus.records import (
     nanoseconds,
 )
 from memfs.corpus.rows import FILE_COLUMNS, Known
-from memfs.corpus.schema import ANALYZER_KEY, EMBEDDER_KEY, FORMAT, FORMAT_KEY, TABLE, TOMBSTONE, schema
+from memfs.corpus.schema import (
+    ANALYZER_KEY,
+    EMBEDDER_KEY,
+    FORMAT,
+    FORMAT_KEY,
+    HISTORY,
+    LIVE,
+    TABLE,
+    TOMBSTONE,
+    is_live,
+    schema,
+)  # fmt: skip
 from memfs.corpus.terms import ANALYZER
 from memfs.corpus.workers import RowWorkers, useful_count
 from memfs.errors import ConfigError, ConflictError, CorruptError, NotACorpusError, NotFoundError, PathError
@@ -311,7 +322,7 @@ class Corpus:
     def _scan(self, columns: list[str], *, row_ids: bool = False) -> pa.Table:
         """Return all rows but tombstones. Given a filter, Lance reads columns row by row: 267 requests, not 13."""
         rows = self._select(None, columns, row_ids=row_ids)
-        return rows.filter(pc.not_equal(rows["kind"], TOMBSTONE))
+        return rows.filter(is_live(rows["kind"]))
 
     def every_row(self, columns: list[str], *, path: str | None = None) -> pa.Table:
         """Return all rows, or those of one path, tombstones included, with Lance's `_rowid`."""
@@ -329,7 +340,7 @@ class Corpus:
         kept = []
         for batch in self._batches(self._table.search().select([*FILE_COLUMNS])):
             # Of a batch at a time: all passages of a large corpus together would take a gigabyte.
-            wanted = pc.and_(pc.equal(batch["seq"], 0), pc.not_equal(batch["kind"], TOMBSTONE))
+            wanted = pc.and_(pc.equal(batch["seq"], 0), is_live(batch["kind"]))
             if under:
                 wanted = pc.and_(wanted, pc.starts_with(batch["path"], under))
             kept.append(batch.filter(wanted))
@@ -354,7 +365,7 @@ class Corpus:
         """Return those of the paths that exist, by path."""
         found: dict[str, FileInfo] = {}
         for chunk in _chunks(list(wanted), IN_LIST_MAX):
-            where = f"seq = 0 AND kind != '{TOMBSTONE}' AND path IN ({', '.join(map(_quoted, chunk))})"
+            where = f"seq = 0 AND {LIVE} AND path IN ({', '.join(map(_quoted, chunk))})"
             keyed = f"path_key IN ({', '.join(_quoted(paths.fold(p)) for p in chunk)})"
             found |= {
                 info.path: info for info in rows_module.file_infos(self._select(f"{keyed} AND {where}", FILE_COLUMNS))
@@ -373,9 +384,19 @@ class Corpus:
         columns = ["path", "seq", "body", "file_sha256", "mtime"]
         for chunk in _chunks(list(wanted), IN_LIST_MAX):
             keyed = f"path_key IN ({', '.join(_quoted(paths.fold(p)) for p in chunk)})"
-            rows = self._select(f"{keyed} AND kind != '{TOMBSTONE}'", columns)
+            rows = self._select(f"{keyed} AND {LIVE}", columns)
             found |= rows_module.rows_to_files(rows)
         return {path: found[path] for path in wanted if path in found}
+
+    def history(self) -> dict[str, FileBytes]:
+        """Return the Brain's history, whole files by name: memfs.brain.history says what they are.
+
+        Raises:
+            CorruptError: a file's bytes do not match its hash.
+        """
+        folder = _quoted(f"{bootset.HISTORY_FOLDER}/")
+        where = f"path_key >= {folder} AND path_key < {_quoted(bootset.HISTORY_FOLDER + '0')} AND kind = '{HISTORY}'"
+        return rows_module.rows_to_files(self._select(where, ["path", "seq", "body", "file_sha256", "mtime"]))
 
     def read_whole(self, wanted: Sequence[str]) -> dict[str, FileBytes]:
         """As `read`, but without the files that are damaged: one of them must not keep the others away."""
@@ -735,7 +756,8 @@ def _gate(put: Iterable[Document], skip: bool) -> tuple[dict[str, Document], lis
     refused: list[Skipped] = []
     for document in put:
         try:
-            path = paths.check(document.path)
+            # The history's names are reserved: the gate keeps everybody else out.
+            path = document.path if document.kind == HISTORY else paths.check(document.path)
             other = folded.setdefault(paths.fold(path), path)
             if other != path:
                 raise PathError(path, f"differs only in case or Unicode form from {other!r}")

@@ -23,6 +23,8 @@ from memfs.workset.space import NO_LIMITS, Limits, Space, space
 
 __all__ = ["MAX_BYTES", "Tree", "is_temporary", "read_mark"]
 
+GIT_LINK = "knowledge/.git"
+"""A file of one line, which makes that folder a Git work tree (memfs.brain.history)."""
 A_FOLDER = "a folder lies there"
 _TEMPORARY = re.compile(r"\.memfs-[0-9a-f]{12}\.tmp(\.old\.tmp)?")
 _ID = re.compile(r"^[0-9a-f]{16}$")
@@ -30,7 +32,6 @@ _LINE = re.compile(r'^(corpus|state)\s*=\s*"((?:[^"\\]|\\.)*)"\s*$', re.M)
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CHUNK_BYTES = 1 << 20
 READ_TRIES = 3
-A_FOLDER = "a folder lies there"
 NO_ATIME = getattr(os, "O_NOATIME", 0)
 """Our own hashing is no use of a file."""
 MAX_BYTES = "max_bytes"
@@ -368,7 +369,8 @@ class Tree:
 
     def entries(self) -> Iterator[tuple[str, Seen | str]]:
         """As `files`, and for whatever else lies there but folders: why it cannot be read."""
-        yield from ((path, found) for path, found in self.everything() if path != MARK and not is_temporary(path))
+        ours = (MARK, GIT_LINK)
+        yield from ((path, found) for path, found in self.everything() if path not in ours and not is_temporary(path))
 
     def everything(self, folder: str = "") -> Iterator[tuple[str, Seen | str]]:
         """As `entries`, memfs's own files included."""

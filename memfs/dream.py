@@ -1,0 +1,148 @@
+"""memfs dream: bring the sessions that are new into the Brain: staged, checked, published in one commit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
+from typing import NamedTuple
+
+from memfs.brain import dream as phases
+from memfs.brain.evidence import CorpusEvidence
+from memfs.brain.gate import Review, review
+from memfs.brain.history import History
+from memfs.brain.stage import Stage
+from memfs.brain.store import documents_of, gate_of
+from memfs.brain.sync import GateError, Published, base_of, publish
+from memfs.corpus.table import Corpus
+from memfs.errors import MemfsError
+
+__all__ = ["AgentError", "Dreamt", "dream", "skill"]
+
+EVIDENCE = "evidence"
+"""In a stage for an agent: the new transcripts, to read."""
+
+
+class AgentError(MemfsError):
+    """The external agent failed; nothing was published."""
+
+    exit_code = 3
+
+
+class Dreamt(NamedTuple):
+    """What a dream did, or would do."""
+
+    sessions: tuple[str, ...]
+    """New since the last dream."""
+    driver: str
+    facts: int
+    """Attached to subjects; 0 for an agent, which keeps no count."""
+    pages: int
+    claims: int
+    supported: int
+    published: Published | None
+    """None when nothing was new."""
+    stage: str
+    """Where it was kept; "" if it was not."""
+
+
+def dream(
+    corpus: Corpus,
+    history: History,
+    *,
+    agent: str | None = None,
+    under: str = "",
+    since: date | None = None,
+    keep_stage: str | None = None,
+    dry_run: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Dreamt:
+    """Stage, fill by extraction or by the command `agent`, check, and publish what passes.
+
+    Raises:
+        AgentError: the command failed.
+        GateError: the stage is refused; it is kept, and the error says where.
+        MergeError: others published changes to the same lines meanwhile.
+    """
+    base = base_of(corpus, history)
+    new = phases.new_sessions(corpus, history, under=under, since=since)
+    driver = f"agent: {agent}" if agent else "no model"
+    if not new:
+        return Dreamt((), driver, 0, 0, 0, 0, None, "")
+    with _folder(keep_stage) as folder:
+        stage = Stage.make(folder, corpus.uri, base)
+        phases.orient(stage, base, new, driver)
+        facts = 0
+        if agent is None:
+            facts = phases.without_model(corpus, stage, new).facts
+        else:
+            _run(agent, corpus, stage, new, say)
+        checked = review(stage.files(), base.files, CorpusEvidence(corpus))
+        _refuse(checked, stage)
+        done = publish(
+            corpus,
+            history,
+            base,
+            stage.files(),
+            gate=gate_of(corpus),
+            message=stage.message(f"Dream: {len(new)} sessions"),
+            also=documents_of(stage),
+            always=True,
+            dry_run=dry_run,
+        )
+        return Dreamt(
+            tuple(each.path for each in new), driver, facts, checked.pages, checked.claims, checked.supported, done,
+            str(stage.folder) if keep_stage else "",
+        )  # fmt: skip
+
+
+@contextmanager
+def _folder(keep: str | None) -> Iterator[str]:
+    if keep is not None:
+        yield keep
+        return
+    folder = tempfile.mkdtemp(prefix="memfs-dream-")
+    try:
+        yield folder
+    except GateError:
+        # What was refused can be looked at, and mended.
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse(checked: Review, stage: Stage) -> None:
+    if not checked.passes:
+        error = GateError([problem for problem in checked.problems if not problem.warning])
+        error.hint = f"the Brain is as it was; mend the stage, then: memfs sync {stage.folder}"
+        raise error
+
+
+def _run(agent: str, corpus: Corpus, stage: Stage, new: list[phases.New], say: Callable[[str], None]) -> None:
+    """Lay the new transcripts and the skill beside the pages, and let the command work there."""
+    for path, found in corpus.read([each.path for each in new]).items():
+        file = stage.folder / EVIDENCE / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(found.data)
+        file.chmod(0o444)
+    (stage.folder / "SKILL.md").write_text(skill())
+    stage.bring(tuple(each.mark for each in new))
+    say(f"the agent works in {stage.folder}")
+    environ = {**os.environ, "MEMFS_CORPUS": corpus.uri, "MEMFS_STAGE": str(stage.folder)}
+    done = subprocess.run(["bash", "-c", agent], cwd=stage.folder, env=environ, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise AgentError(f"the agent ended with {done.returncode}", hint=f"nothing was published: {agent[:80]}")
+
+
+def skill() -> str:
+    """Return the text that tells a coding agent how to dream."""
+    from importlib.resources import files
+
+    return (files("memfs.brain") / "SKILL.md").read_text(encoding="utf-8")
