@@ -20,8 +20,8 @@ from memfs.testing import Proxy, free_port
 Run = Callable[..., Ran]
 COMMANDS = [
     "init", "add", "boot", "fetch", "grep", "get", "pin", "unpin", "evict", "ls", "status", "diff", "push", "refresh",
-    "export", "serve", "doctor", "config", "dream", "validate", "sync", "log", "rollback", "links", "why", "cite", "index",
-    "skill",
+    "export", "serve", "doctor", "config", "dream", "validate", "sync", "log", "rollback", "links", "why", "cite",
+    "index", "skill",
 ]  # fmt: skip
 SECRET = "hunter2-Zx9-secret"
 
