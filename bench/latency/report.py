@@ -118,7 +118,7 @@ def break_even(rows: Sequence[Row]) -> list[list[str]]:
             if boot is None or ours is None or again is None:
                 continue
             for way in dict.fromkeys(way for way, _ in found):
-                cold, warm = found[way, "cold"], found.get((way, "warm"))
+                cold, warm = found.get((way, "cold")), found.get((way, "warm"))
                 if way.startswith(("memfs", "local")) or cold is None:
                     continue
                 table.append([f"{files:,}", f"{rtt_s * 1e3:g}", way, _greps(boot + ours, again, cold, warm or cold)])
