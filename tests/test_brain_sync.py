@@ -105,6 +105,19 @@ def test_history_is_no_file(corpus: Corpus, history: History, tmp_path: Path) ->
     assert corpus.catalog().file_count == len(files)
 
 
+def test_what_is_searched_of_a_page(corpus: Corpus, history: History) -> None:
+    """Names, summary and body; not the hashes and quotes of its sources. The bytes are whole all the same."""
+    files = edited(dict(pages_of(corpus)), INES, b"from Coimbra", b"in Coimbra")
+    send(corpus, history, files)
+    rows = corpus.every_row(["seq", "text", "body"], path=INES).sort_by("seq").to_pylist()
+    assert b"".join(row["body"] for row in rows) == files[INES]
+    whole = "\n".join(row["text"] for row in rows)
+    assert "Inês Duarte" in whole
+    assert "Wants diagrams as PDF" in whole
+    assert "sha256" not in whole
+    assert "memfs://" not in whole
+
+
 def test_merge(corpus: Corpus, history: History, tmp_path: Path) -> None:
     """Two stages from one base, other lines: both are in the Brain, and the index and changelog say both."""
     base = base_of(corpus, history)
