@@ -204,6 +204,7 @@ def test_a_turn_ends_where_the_next_begins() -> None:
         ("Paid 1,200 euros.", "I paid 1,200 euros", True),
         ("Paid 1,300 euros.", "I paid 1,200 euros", False),
         ("She met Gloria.", "she met somebody", False),
+        ("Until 2026-02-04 still searching for a place.", "On 2026-02-04 I am searching for a place", True),
         ("Drinks green tea every day.", "every day she drinks green tea", True),
         ("Drinks black coffee at night.", "every day she drinks green tea", False),
     ],

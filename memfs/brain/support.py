@@ -20,6 +20,8 @@ __all__ = ["Support", "support"]
 
 SHARE_MIN = 0.6
 """Of a claim's words that its evidence must hold."""
+_TIME_WORD = re.compile(r"(?i)\b(since|until|till|still|before|after|then|now|currently|formerly|no longer|already|yet)\b")
+"""The format asks for them (valid from, until), and the evidence need not have them."""
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
 _MONTHS = {
@@ -59,7 +61,7 @@ def support(claim: Claim, spans: Sequence[Span], context: str = "") -> Support:
     names = [name for name in _NAME.findall(claim.text) if name.casefold() not in evidence.casefold()]
     if names:
         return Support(False, f"the evidence does not name {names[0]}")
-    words = set(query_terms(_ISO.sub("", claim.text)))
+    words = set(query_terms(_TIME_WORD.sub("", _ISO.sub("", claim.text))))
     if not words:
         return Support(True, "nothing but figures and names, all of them there")
     held = words & set(query_terms(evidence))
