@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memfs.config import Config
+    from memfs.corpus.records import FileInfo
     from memfs.corpus.table import Corpus
     from memfs.workset.cache import HostCache
     from memfs.workset.mirror import Entry, Mirror
@@ -680,12 +681,13 @@ def status(go: Invocation, remote: bool, corpus: str | None, tree: str | None, a
     opened = go.open(config) if remote else None
     go.note_another(config)
     with go.tree(config, any_corpus=not remote) as laid:
+        stored: Mapping[str, FileInfo] = {}
         if opened is not None:
-            from memfs.refresh import learn
+            from memfs.workset.learn import learn
 
-            learn(opened, laid)
+            stored = learn(opened, laid)
         mark = read_mark(config.tree)
-        found = verb.status(laid, mark[0] if mark else "")
+        found = verb.status(laid, mark[0] if mark else "", stored)
     go.show(found, as_json, status_text)
 
 

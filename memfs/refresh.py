@@ -12,19 +12,20 @@ from dataclasses import dataclass
 
 from memfs.corpus.records import FileInfo, Skipped, nanoseconds
 from memfs.corpus.table import Corpus
-from memfs.errors import CorruptError
 from memfs.workset.apply import apply
 from memfs.workset.cache import HostCache
-from memfs.workset.changes import Changes, check_version, compare
+from memfs.workset.changes import Changes, compare
 from memfs.workset.conflict import Conflict, keep_both
 from memfs.workset.gather import gather
+from memfs.workset.learn import check_listing, laid_files, learn, made_on_both_sides
 from memfs.workset.manifest import Laid
 from memfs.workset.plan import Action, Plan, Wanted, diff
 from memfs.workset.tree import Tree
 
-__all__ = ["Refreshed", "learn", "refresh"]
+__all__ = ["Refreshed", "refresh"]
 
 KEPT_BOTH = "changed here and in the corpus: merge the two, delete or rename the copy, and push"
+MADE_TWICE = "made here and in the corpus: memfs push lays its version beside yours"
 UNRESOLVED = "merge the two, delete or rename the copy, and push"
 GONE = "edited here, and gone from the corpus: rename it to send it as a new file, or delete it"
 NO_ROOM = "changed here and in the corpus, and its name leaves no room for a copy's: rename it"
@@ -50,43 +51,6 @@ class Refreshed:
     dry_run: bool = False
 
 
-def learn(corpus: Corpus, tree: Tree) -> dict[str, FileInfo]:
-    """Note in the manifest what the corpus now holds of the laid files; return all its files by path.
-
-    Raises:
-        CorruptError: it lists no file though the tree has some of it, contradicts itself, or is older than the tree.
-    """
-    corpus.refresh()
-    stored = {info.path: info for info in corpus.files()}
-    laid = _laid(tree)
-    _check(corpus, tree, laid, stored)
-    with tree.manifest.writing():
-        tree.manifest.hear(((path, stored[path].sha256 if path in stored else "") for path in laid), corpus.version)
-        tree.manifest.set_meta("heard_version", str(corpus.version))
-        tree.manifest.set_meta("total_files", str(len(stored)))
-        tree.manifest.set_meta("total_bytes", str(sum(info.size for info in stored.values())))
-    return stored
-
-
-def _laid(tree: Tree) -> dict[str, Laid]:
-    return {path: row for path, row in tree.manifest.all().items() if not row.generated}
-
-
-def _check(corpus: Corpus, tree: Tree, laid: Mapping[str, Laid], stored: Mapping[str, FileInfo]) -> None:
-    check_version(tree, corpus.uri, corpus.version)
-    gone = [path for path in laid if path not in stored]
-    if gone and not stored:
-        raise CorruptError(
-            f"{corpus.uri} lists no file, and {len(laid):,} of it lie here: not taken for deleted",
-            hint=f"nothing was changed; if the corpus is meant to be empty, delete {tree.root} and boot again",
-        )
-    contradicted = corpus.find(gone)
-    if contradicted:
-        raise CorruptError(
-            f"{corpus.uri}: {min(contradicted)} is found, but not listed", hint="nothing was changed; try again"
-        )
-
-
 def refresh(corpus: Corpus, tree: Tree, *, cache: HostCache | None = None, dry_run: bool = False) -> Refreshed:
     """Replace and remove what changed in the corpus and not here; keep both where it changed on both sides.
 
@@ -96,13 +60,14 @@ def refresh(corpus: Corpus, tree: Tree, *, cache: HostCache | None = None, dry_r
     if dry_run:
         corpus.refresh()
         stored = {info.path: info for info in corpus.files()}
-        _check(corpus, tree, _laid(tree), stored)
+        check_listing(corpus, tree, stored)
     else:
         stored = learn(corpus, tree)
-    local, laid = compare(tree), _laid(tree)
+    local, laid = compare(tree), laid_files(tree)
     there = {path: row for path, row in laid.items() if path not in local.deleted}
     plan = _plan(there, stored, corpus.version, tree)
     conflicts = {path: Conflict(path, copies[-1], UNRESOLVED) for path, copies in local.copies.items()}
+    conflicts |= {path: Conflict(path, "", MADE_TWICE) for path in made_on_both_sides(tree, local, stored)}
     refused = {path: reason for path, reason in local.unreadable.items() if path in laid}
     if dry_run:
         replaced = [wanted.path for wanted in plan.needed()]

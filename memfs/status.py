@@ -5,16 +5,22 @@ Touches neither network nor database: what the corpus has is what this tree last
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from memfs.workset.changes import compare
 from memfs.workset.conflict import Conflict
 from memfs.workset.tree import Tree
 
+if TYPE_CHECKING:
+    from memfs.corpus.records import FileInfo
+
 __all__ = ["Status", "Unreadable", "status"]
 
 COPY_THERE = "merge the two, delete or rename the copy, and push"
 CHANGED = "changed here and in the corpus: memfs refresh lays its version beside yours"
+MADE_TWICE = "made here and in the corpus: memfs push lays its version beside yours"
 GONE = "edited here, and gone from the corpus: rename it to send it as a new file, or delete it"
 
 
@@ -53,21 +59,26 @@ class Status(NamedTuple):
     unreadable: tuple[Unreadable, ...]
 
 
-def status(tree: Tree, corpus: str) -> Status:
-    """Compare the disk with the manifest."""
+def status(tree: Tree, corpus: str, stored: Mapping[str, FileInfo] = MappingProxyType({})) -> Status:
+    """Compare the disk with the manifest; new files with those of the corpus, `stored`, too."""
     local, laid, stale = compare(tree), tree.manifest.all(), tree.manifest.stale()
     conflicts = {path: Conflict(path, "", CHANGED if stale[path] else GONE) for path in local.modified if path in stale}
+    conflicts |= {
+        path: Conflict(path, "", MADE_TWICE)
+        for path in local.new
+        if path in stored and tree.sha256(path) != stored[path].sha256
+    }
     conflicts |= {path: Conflict(path, copies[-1], COPY_THERE) for path, copies in local.copies.items()}
-    stored = [path for path in (*local.clean, *local.modified) if not laid[path].generated]
+    of_corpus = [path for path in (*local.clean, *local.modified) if not laid[path].generated]
     boot_version = int(tree.manifest.meta("boot_version") or 0)
     return Status(
         tree=tree.root,
         corpus=corpus,
         corpus_version=boot_version,
         heard_version=max(boot_version, int(tree.manifest.meta("heard_version") or 0)),
-        files_here=len(stored),
+        files_here=len(of_corpus),
         files_total=int(tree.manifest.meta("total_files") or 0),
-        clean=sum(path in local.clean for path in stored),
+        clean=sum(path in local.clean for path in of_corpus),
         modified=tuple(path for path in local.modified if path not in conflicts),
         new=tuple(path for path in local.new if path not in conflicts),
         deleted=local.deleted,

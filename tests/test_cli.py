@@ -401,3 +401,19 @@ def test_get_without_room(filled: Corpus, memfs: Run, monkeypatch: pytest.Monkey
     assert [(line[0], line.rpartition(" ")[2]) for line in lines] == [
         (" ", "notes/deploy.md"), ("+", "notes/mine.md"), (" ", "notes/people/ana.md"),
     ]  # fmt: skip
+
+
+def test_made_on_both_sides(filled: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new file here and another of that name in the corpus: known before a push, by whoever asks the corpus."""
+    monkeypatch.setenv("MEMFS_CORPUS", filled.uri)
+    assert memfs("boot").code == 0
+    Path("memory/notes/plan.md").write_text("mine\n")
+    Path("memory/notes/same.md").write_text("same\n")
+    filled.commit([document("notes/plan.md", "theirs\n"), document("notes/same.md", "same\n")])
+    conflicts = memfs("status", "--remote", "--json").json["conflicting"]
+    assert [conflict["path"] for conflict in conflicts] == ["notes/plan.md"]
+    ran = memfs("refresh", "--dry-run")
+    assert (ran.code, "notes/plan.md: made here and in the corpus" in ran.out) == (7, True)
+    assert Path("memory/notes/plan.md").read_text() == "mine\n"
+    assert memfs("push").code == 7
+    assert "notes/same.md" not in memfs("status", "--json").json["new"]

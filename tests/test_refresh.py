@@ -15,10 +15,11 @@ from memfs.boot import boot
 from memfs.corpus.table import Corpus
 from memfs.errors import CorruptError, UnreachableError
 from memfs.push import push
-from memfs.refresh import Refreshed, learn, refresh
+from memfs.refresh import Refreshed, refresh
 from memfs.status import Status, status
 from memfs.testing import Proxy
 from memfs.workset.cache import HostCache
+from memfs.workset.learn import learn
 from memfs.workset.tree import Tree
 
 Run = Callable[..., Ran]

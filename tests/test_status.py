@@ -11,8 +11,8 @@ from conftest import document
 from memfs.boot import boot
 from memfs.corpus.table import Corpus
 from memfs.get import get
-from memfs.refresh import learn
 from memfs.status import Status, status
+from memfs.workset.learn import learn
 from memfs.workset.tree import Tree
 
 

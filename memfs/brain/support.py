@@ -20,7 +20,9 @@ __all__ = ["Support", "support"]
 
 SHARE_MIN = 0.6
 """Of a claim's words that its evidence must hold."""
-_TIME_WORD = re.compile(r"(?i)\b(since|until|till|still|before|after|then|now|currently|formerly|no longer|already|yet)\b")
+_TIME_WORD = re.compile(
+    r"(?i)\b(since|until|till|still|before|after|then|now|currently|formerly|no longer|already|yet)\b"
+)
 """The format asks for them (valid from, until), and the evidence need not have them."""
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
