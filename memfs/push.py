@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from memfs import paths
+from memfs.brain.page import in_brain
 from memfs.corpus.records import MTIME_MAX, Document, FileInfo, Skipped, batches, nanoseconds
 from memfs.corpus.sources import files
 from memfs.corpus.sources.discover import SourceFile
@@ -38,8 +39,8 @@ RACY_NS = 50_000_000
 CACHED_BYTES_MAX = 4 << 20
 READ_ONLY = "transcripts are evidence and read-only: write what you conclude under notes/"
 GENERATED = "memfs makes this file"
-NO_ROAD = "knowledge/ goes through the gate: memfs sync sends it"
-ELSEWHERE = "only notes/ and sessions/ are sent: move it below notes/"
+NO_ROAD = "the Brain's pages go through the gate: memfs sync sends them"
+ELSEWHERE = "only notes/, sessions/ and knowledge/ are sent: move it below notes/"
 UNRESOLVED = "merge the two, delete or rename the copy, and push again"
 GONE = "edited here, and gone from the corpus: rename it to send it as a new file, or delete it"
 BOTH = "changed here and in the corpus: merge the two, delete or rename the copy, and push again"
@@ -143,9 +144,9 @@ def _candidates(local: Changes, laid: dict[str, Laid], work: _Work) -> Iterator[
             work.refused[path] = GENERATED
         elif top == "sessions" and path in local.modified:
             work.refused[path] = READ_ONLY
-        elif top == "knowledge":
+        elif in_brain(path):
             work.refused[path] = NO_ROAD
-        elif top not in ("notes", "sessions"):
+        elif top not in ("notes", "sessions", "knowledge"):
             work.refused[path] = ELSEWHERE
         else:
             yield path

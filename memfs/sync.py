@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from memfs.brain.history import History
 from memfs.brain.index import finish
-from memfs.brain.page import CHANGELOG, INDEX, ROOT
+from memfs.brain.page import CHANGELOG, INDEX, ROOT, in_brain
 from memfs.brain.stage import Stage
 from memfs.brain.store import documents_of, gate_of
 from memfs.brain.sync import MergeError, Published, base_of, publish
@@ -51,9 +51,9 @@ def sync_tree(corpus: Corpus, history: History, tree: Tree, *, message: str = ""
     base = base_of(corpus, history)
     mine: dict[str, bytes | None] = {}
     for path in (*local.modified, *local.new):
-        if path.startswith(ROOT) and path not in (INDEX, CHANGELOG):
+        if in_brain(path) and path not in (INDEX, CHANGELOG):
             mine[path] = tree.read(path, PAGE_BYTES_MAX)[0]
-    mine |= {path: None for path in local.deleted if path.startswith(ROOT) and path not in (INDEX, CHANGELOG)}
+    mine |= {path: None for path in local.deleted if in_brain(path) and path not in (INDEX, CHANGELOG)}
     stored = {info.path: info.sha256 for info in corpus.files(ROOT)}
     moved = [path for path in mine if (laid[path].sha256 if path in laid else None) != stored.get(path)]
     if moved:

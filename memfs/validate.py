@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from memfs.brain.evidence import CorpusEvidence
 from memfs.brain.gate import Review, review
 from memfs.brain.stage import Stage
@@ -13,7 +11,7 @@ from memfs.corpus.table import Corpus
 __all__ = ["validate"]
 
 
-def validate(corpus: Corpus, stage: str | None = None, *, before: Mapping[str, bytes] | None = None) -> Review:
+def validate(corpus: Corpus, stage: str | None = None) -> Review:
     """Check a stage against where it began; without one, the corpus's Brain as it is.
 
     Raises:
@@ -23,6 +21,6 @@ def validate(corpus: Corpus, stage: str | None = None, *, before: Mapping[str, b
     evidence = CorpusEvidence(corpus)
     if stage is None:
         files = pages_of(corpus)
-        return review(files, files if before is None else before, evidence)
+        return review(files, {}, evidence)
     opened = Stage.open(stage)
     return review(opened.files(), opened.base().files, evidence)

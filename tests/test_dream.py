@@ -138,6 +138,27 @@ def test_hostile_turns(said: str, corpus: Corpus, memfs: Run) -> None:
     assert not any(mark in whole for mark in (b"AKIA", b"<script", b"[[links]]", b"evil.example", b"$("))
 
 
+def test_documents_of_your_own_below_knowledge(corpus: Corpus, memfs: Run) -> None:
+    """Files that were added there are no pages: left alone, not in the history, no reason to refuse."""
+    own = {
+        "knowledge/docs/readme.md": "# Mine\n",
+        "knowledge/todo.txt": "x\n",
+        "knowledge/entities/odd.md": "no page\n",
+    }
+    corpus.commit([document(path, text) for path, text in own.items()])
+    ran = memfs("dream")
+    assert ran.code == 0, ran.err
+    corpus.refresh()
+    assert {path: corpus.read([path])[path].data.decode() for path in own} == own
+    assert set(pages_of(corpus)) & set(own) == {"knowledge/entities/odd.md"}
+    assert memfs("validate").code == 8
+    assert memfs("boot").code == 0
+    Path("memory/knowledge/todo.txt").write_text("y\n")
+    assert "sent: knowledge/todo.txt" in memfs("push").out
+    add(corpus, session(5, "hm", "I moved to Porto on 3 July 2026."))
+    assert memfs("dream").code == 0
+
+
 def test_other_languages(corpus: Corpus, memfs: Run) -> None:
     """Names and sentences in other scripts have pages, under slugs that any disk takes."""
     text = TRANSCRIPT.format(title="X", day="2026-07-02") + (

@@ -202,12 +202,12 @@ class TestConflict:
 
 class TestWhatGoes:
     def test_refused(self, filled: Corpus, root: Path, tmp_path: Path) -> None:
-        """Transcripts, knowledge, other folders and memfs's own index are refused, named, and kept."""
+        """Transcripts, the Brain, other folders and memfs's own index are refused, named, and kept."""
         mine = {
             "sessions/2026/05/one/summary.md": "read-only",
             "sessions/index.md": "memfs makes",
-            "knowledge/index.md": "road of its own",
-            "knowledge/new.md": "road of its own",
+            "knowledge/index.md": "memfs sync",
+            "knowledge/entities/new.md": "memfs sync",
             "top.md": "below notes/",
             "code/x.py": "below notes/",
         }

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 __all__ = [
-    "CHANGELOG", "FOLDERS", "INDEX", "INSTRUCTIONS", "ROOT", "Claim", "Link", "Page", "PageError", "Source",
-    "human_blocks", "page_path", "parse", "render",
+    "CHANGELOG", "FOLDERS", "INDEX", "INSTRUCTIONS", "ROOT", "SNAPSHOTS", "Claim", "Link", "Page", "PageError",
+    "Source", "human_blocks", "in_brain", "page_path", "parse", "render",
 ]  # fmt: skip
 
 ROOT = "knowledge/"
 FOLDERS = {"entities": "entity", "concepts": "concept", "projects": "project", "learnings": "learning"}
 """Each folder's type of page."""
 INDEX, CHANGELOG, INSTRUCTIONS = f"{ROOT}index.md", f"{ROOT}changelog.md", f"{ROOT}instructions.md"
+SNAPSHOTS = f"{ROOT}.sources/"
 KEYS = ("title", "type", "aliases", "summary", "created", "updated", "status", "sources")
 STATUSES = ("active", "superseded", "retired")
 _NAME = re.compile(r"knowledge/(entities|concepts|projects|learnings)/[a-z0-9]+(?:-[a-z0-9]+)*\.md")
@@ -169,6 +170,13 @@ def _says_something(sentence: str) -> bool:
     """Whether words are left without links, a label such as `See also:` and punctuation."""
     rest = re.sub(r"^\s*[^.:]{0,30}:(?=\s|$)", "", _LINK.sub("", sentence))
     return len(re.findall(r"\w+", re.sub(r"(?i)\b(see also|and|or|see)\b", "", rest))) > 0
+
+
+def in_brain(path: str) -> bool:
+    """Whether a file of the corpus belongs to the Brain; other files below knowledge/ are their owner's."""
+    if path in (INDEX, CHANGELOG, INSTRUCTIONS):
+        return True
+    return path.startswith((SNAPSHOTS, *(f"{ROOT}{folder}/" for folder in FOLDERS)))
 
 
 def page_path(path: str) -> bool:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from memfs.brain.gate import Problem
 from memfs.brain.history import Bundle, History, bundle_name, bundles_of
 from memfs.brain.index import index
-from memfs.brain.page import CHANGELOG, INDEX, ROOT, Page, PageError, page_path, parse
+from memfs.brain.page import CHANGELOG, INDEX, ROOT, Page, PageError, in_brain, page_path, parse
 from memfs.corpus import split
 from memfs.corpus.records import Document, Passage
 from memfs.corpus.schema import HISTORY
@@ -86,8 +86,9 @@ class Published:
 
 
 def pages_of(corpus: Corpus) -> dict[str, bytes]:
-    """Return the files of knowledge/, by path."""
-    return {path: found.data for path, found in corpus.read([info.path for info in corpus.files(ROOT)]).items()}
+    """Return the files of the Brain, by path."""
+    wanted = [info.path for info in corpus.files(ROOT) if in_brain(info.path)]
+    return {path: found.data for path, found in corpus.read(wanted).items()}
 
 
 def base_of(corpus: Corpus, history: History) -> Base:
