@@ -34,9 +34,10 @@ def sync(corpus: Corpus, history: History, folder: str, *, message: str = "", dr
         raise ConfigError(f"{folder} is a stage of {stage.corpus}", hint="name that corpus: --corpus, or MEMFS_CORPUS")
     subject = message or (f"Dream: {len(stage.sessions)} sessions" if stage.sessions else "Sync of a stage")
     base_of(corpus, history)
+    seen = {mark for entry in history.log() for mark in entry.sessions}
     return publish(
         corpus, history, stage.base(), stage.files(), gate=gate_of(corpus), message=stage.message(subject),
-        also=documents_of(stage), always=bool(stage.sessions), dry_run=dry_run,
+        also=documents_of(stage), always=bool(set(stage.sessions) - seen), dry_run=dry_run,
     )  # fmt: skip
 
 

@@ -187,7 +187,9 @@ def test_dry_run_and_stage(corpus: Corpus, memfs: Run) -> None:
     assert memfs("dream", "--keep-stage", "stage").code == 7
     assert memfs("validate", "stage").out.startswith("passes")
     assert "published corpus version" in memfs("sync", "stage").out
+    version = corpus.refresh()
     assert memfs("sync", "stage").out.startswith("the pages are as they were")
+    assert corpus.refresh() == version
     assert memfs("dream").out == "nothing to dream of: no session is new\n"
 
 
