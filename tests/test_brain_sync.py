@@ -23,6 +23,7 @@ from memfs.brain.store import gate_of
 from memfs.brain.sync import GateError, MergeError, Published, base_of, pages_of, publish
 from memfs.corpus.table import Corpus
 from memfs.errors import CorruptError, MemfsError
+from memfs.fetch import fetch
 from memfs.rollback import rollback, rollback_session
 from memfs.testing import Proxy, SeaweedFS
 
@@ -116,6 +117,9 @@ def test_what_is_searched_of_a_page(corpus: Corpus, history: History) -> None:
     assert "Wants diagrams as PDF" in whole
     assert "sha256" not in whole
     assert "memfs://" not in whole
+    answer = fetch(corpus, "Ines Duarte leads the data team", tree=None, cache=None)
+    assert INES in answer.synthesis
+    assert "sha256" not in answer.synthesis
 
 
 def test_merge(corpus: Corpus, history: History, tmp_path: Path) -> None:

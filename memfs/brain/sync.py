@@ -17,7 +17,6 @@ from memfs.brain.gate import Problem
 from memfs.brain.history import Bundle, History, bundle_name, bundles_of
 from memfs.brain.index import index
 from memfs.brain.page import CHANGELOG, INDEX, ROOT, Page, PageError, in_brain, page_path, parse
-from memfs.corpus import split
 from memfs.corpus.records import Document, Passage
 from memfs.corpus.schema import HISTORY
 from memfs.corpus.sources import files as file_source
@@ -223,21 +222,7 @@ def document(path: str, data: bytes, mtime: datetime) -> Document:
     source = SourceFile(path, path, len(data), mtime, lambda: io.BytesIO(data))
     made = file_source.read(source, path)
     assert isinstance(made, Document), made
-    if not page_path(path):
-        return made
-    return replace(made, kind="page", passages=_passages(path, data) or made.passages)
-
-
-def _passages(path: str, data: bytes) -> tuple[Passage, ...]:
-    """A page's front matter is searched as its names and summary: hashes and quotes would crowd out what it says."""
-    try:
-        page = parse(path, data)
-    except PageError:
-        return ()
-    body = page.body.encode()
-    when = datetime.combine(page.updated, datetime.min.time(), timezone.utc)
-    head = Passage(data[: len(data) - len(body)], "\n".join([page.title, *page.aliases, page.summary]), None, when)
-    return (head, *(split.passages(body, markdown=True, event_time=when) if body else ()))
+    return replace(made, kind="page" if page_path(path) else made.kind)
 
 
 def _history_document(bundle: Bundle) -> Document:

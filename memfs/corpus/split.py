@@ -18,6 +18,7 @@ PASSAGE_BYTES_MAX = 4_000
 BINARY_BYTES = 1 << 20
 
 _HEADING = re.compile(rb"^#{1,6} +(.+?)\s*#*\s*$")
+_SOURCED = re.compile(rb"---\n(?P<said>(?:(?!---)[^\n]*\n)*?)sources:[^\n]*\n(?:[ \t][^\n]*\n)*---\n")
 _FENCE = re.compile(rb"^\s{0,3}(```|~~~)")
 _FIELD = re.compile(r"^(title|date|event_time|created|updated)\s*:\s*(.+?)\s*$", re.I)
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}):(\d{2})(?::(\d{2}))?)?")
@@ -34,6 +35,11 @@ def passages(data: bytes, *, markdown: bool, event_time: datetime | None = None)
     if b"\0" in data:
         cuts = range(0, len(data), BINARY_BYTES)
         return tuple(Passage(data[at : at + BINARY_BYTES], None) for at in cuts)
+    sourced = _SOURCED.match(data) if markdown else None
+    if sourced:
+        # A page of the Brain: what its sources are, hashes and all, is not what it says.
+        head = Passage(sourced[0], sourced["said"].decode("utf-8", errors="replace"), None, event_time)
+        return (head, *_text_passages(data[sourced.end() :], markdown, event_time))
     made = tuple(_text_passages(data, markdown, event_time))
     return made or (Passage(b"", None, None, event_time),)
 

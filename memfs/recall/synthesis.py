@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from memfs.recall.evidence import Evidence
@@ -11,6 +12,7 @@ __all__ = ["CHARS_PER_TOKEN", "extract"]
 CHARS_PER_TOKEN = 4
 PASSAGE_CHARS_MAX = 1_500
 """Of one passage: enough to answer from, and no single log fills the answer."""
+_SOURCES = re.compile(r"^sources:[^\n]*\n(?:[ \t][^\n]*\n)*", re.M)
 
 
 def extract(evidence: Sequence[Evidence], budget_tokens: int) -> tuple[str, int]:
@@ -34,8 +36,9 @@ def _block(number: int, item: Evidence) -> str:
 
 
 def _spoken(item: Evidence) -> str:
-    """The passage without the turn heading, which the block's first line says already."""
-    lines = item.text.strip("\n").split("\n")
+    """The passage without the turn heading, which the block's first line says already, and without a page's sources."""
+    text = _SOURCES.sub("", item.text) if item.text.startswith("---\n") else item.text
+    lines = text.strip("\n").split("\n")
     if item.speaker and lines and lines[0].startswith("## t"):
         lines = lines[1:]
     return "\n".join(lines).strip()
