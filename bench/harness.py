@@ -181,7 +181,9 @@ def scratch() -> Iterator[Path]:
         raise KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    signal.signal(signal.SIGTERM, ended)
+    # Both: one that was started in the background is born deaf to Ctrl-C.
+    for number in before:
+        signal.signal(number, ended)
     try:
         with tempfile.TemporaryDirectory(prefix="memfs-bench-", ignore_cleanup_errors=True) as folder:
             try:
