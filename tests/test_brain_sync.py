@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 from brain_samples import SAMPLES, make_corpus, sample_pages
-from conftest import Ran, Store, document, tree_of
+from conftest import Ran, Store, document, spawn_memfs, tree_of
 
 from memfs.add import add
 from memfs.brain.history import History, bundle_name, bundles_of
 from memfs.brain.index import finish
-from memfs.brain.page import CHANGELOG, INDEX
+from memfs.brain.page import CHANGELOG, INDEX, page_path
 from memfs.brain.store import gate_of
 from memfs.brain.sync import GateError, MergeError, Published, base_of, pages_of, publish
 from memfs.corpus.table import Corpus
@@ -191,6 +193,58 @@ def test_two_at_once(corpus: Corpus, tmp_path: Path) -> None:
     assert b"till then" in pages[DB]
     assert b"Metric units: grams" in pages[INES]
     assert pages[CHANGELOG].count(b"edited ") == 4
+
+
+def test_boots_and_pushes_beside_a_dream(corpus: Corpus, tmp_path: Path) -> None:
+    """While dreams publish, three sandboxes boot again and again, and one pushes: each sees a whole Brain."""
+    laid = [tmp_path / f"box{n}/memory" for n in range(3)]
+    wholes: list[set[str]] = []
+
+    def command(*arguments: str) -> Ran:
+        return spawn_memfs(*arguments, "--corpus", corpus.uri)
+
+    def boots(tree: Path) -> None:
+        for _ in range(6):
+            ran = command("boot", str(tree))
+            assert ran.code == 0, ran.err
+            files = {f"knowledge/{name}": data for name, data in tree_of(tree / "knowledge").items()}
+            pages = {path for path in files if page_path(path)}
+            # An index of other pages than lie there would be half a Brain.
+            if pages:
+                linked = set(re.findall(r"^- \[\[([^|\]]+)", files[INDEX].decode(), re.M))
+                wholes.append(pages ^ {f"knowledge/{stem}.md" for stem in linked})
+
+    def pushes() -> None:
+        tree = tmp_path / "writer/memory"
+        assert command("boot", str(tree)).code == 0
+        for n in range(4):
+            (tree / "notes").mkdir(exist_ok=True)
+            (tree / f"notes/n{n}.md").write_text(f"note {n}\n")
+            ran = command("push", "--tree", str(tree))
+            assert ran.code == 0, ran.err
+
+    def dreams() -> None:
+        for n in range(3):
+            mine = Corpus.open(corpus.uri)
+            day = f"2026-08-0{n + 1}"
+            turn = f"## t1 · Ana · {day} 10:00\n\nI moved to Porto with {n + 2} cats in May.\n"
+            text = f"# S{n}\n\n- date: {day} 10:00 UTC\n\n{turn}"
+            path = f"sessions/2026/08/{day}-s{n}-0000000{n}/transcript.md"
+            mine.commit([replace(document(path, text), kind="transcript")])
+            ran = command("dream")
+            assert ran.code == 0, ran.err
+
+    with ThreadPoolExecutor(5) as pool:
+        work = [*(pool.submit(boots, tree) for tree in laid), pool.submit(pushes), pool.submit(dreams)]
+        for each in work:
+            each.result()
+    assert wholes
+    assert not set().union(*wholes)
+    check_agreed(corpus, tmp_path)
+    paths = {info.path for info in corpus.files()}
+    assert {f"notes/n{n}.md" for n in range(4)} <= paths
+    assert {"knowledge/entities/ana.md", "knowledge/entities/user.md"} <= paths
+    assert command("validate").code == 0
 
 
 KILLER = """

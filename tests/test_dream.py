@@ -331,7 +331,7 @@ def test_skill(memfs: Run) -> None:
 def test_flags_that_do_not_go_together(corpus: Corpus, memfs: Run) -> None:
     """Said before anything is done."""
     assert memfs("dream", "--agent", "true", "--no-model").code == 3
-    assert memfs("dream", "--model", "openai:x").code == 3
+    assert memfs("dream", "--model", "openai:x", "--agent", "true").code == 3
     assert memfs("rollback").code == 3
     assert memfs("index", "--write").code == 3
     assert memfs("dream", "--since", "soon").code == 3

@@ -180,3 +180,31 @@ def test_grep(disk: Path, corpus: Corpus, memfs: Run, tmp_path: Path, monkeypatc
     ran = memfs("grep", "-l", "line 00007", "--tree", str(root), "--corpus", corpus.uri)
     assert ran.code == 0
     assert len(ran.out.splitlines()) == 300
+
+
+@pytest.mark.parametrize("room_kb", [4, 64, 256, 600])
+def test_dream(room_kb: int, disk: Path, tmp_path: Path, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dream whose commit, or whose history, does not fit: the old Brain or the new one, whole; the next works."""
+    from brain_samples import make_corpus
+
+    from memfs.brain.sync import pages_of
+
+    subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)
+    made = make_corpus(disk / "corpus")
+    monkeypatch.setenv("MEMFS_CORPUS", made.uri)
+    monkeypatch.setenv("MEMFS_STATE_DIR", str(disk / "state"))
+    found = os.statvfs(disk)
+    (disk / "filler").write_bytes(bytes(max(0, found.f_bavail * found.f_frsize - room_kb * 1024)))
+    ran = memfs("dream")
+    assert ran.code in (0, 9), ran.err
+    assert ran.code == 0 or "hint: " in ran.err
+    assert room_kb > 64 or ran.code == 9
+    (disk / "filler").unlink()
+    made.refresh()
+    pages = pages_of(made)
+    assert bool(pages) == ("knowledge/index.md" in pages)
+    assert memfs("validate").code == 0
+    assert memfs("dream").code == 0
+    made.refresh()
+    assert "knowledge/entities/user.md" in pages_of(made)
+    assert memfs("doctor").code == 0

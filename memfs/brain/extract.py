@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from memfs.brain.evidence import QUOTE_CHARS_MAX, Evidence, Verdict, holds_quote, judge
 from memfs.brain.gate import holds_secret
+from memfs.brain.links import Graph
 from memfs.brain.page import Page, Source
 from memfs.brain.transcript import Transcript, Turn
 
@@ -194,7 +195,7 @@ def update(
         linked = _linked(page, known, persons, subjects)
         if linked != page:
             made[path] = linked
-    for path, page in _back_links(made, {**pages, **made}).items():
+    for path, page in back_links(made, {**pages, **made}).items():
         made[path] = page
     return {path: page for path, page in made.items() if pages.get(path) != page}
 
@@ -302,18 +303,15 @@ def _see_also(page: Page, others: Mapping[str, str]) -> Page:
     return replace(page, body=f"{page.body.rstrip()}\n\nSee also: {', '.join(new)}.\n")
 
 
-def _back_links(made: Mapping[str, Page], known: Mapping[str, Page]) -> dict[str, Page]:
-    """Where a page of ours is linked from nowhere, link it from one that it links to, or from the largest."""
+def back_links(made: Mapping[str, Page], known: Mapping[str, Page]) -> dict[str, Page]:
+    """Where no page links to one, link it from a page that it links to, or from the largest."""
     found: dict[str, Page] = {}
-    targets = {link.target for page in {**known, **made}.values() for link in page.links}
-    for path, page in made.items():
-        stem = path.removeprefix("knowledge/").removesuffix(".md")
-        if stem in targets or len(known) < 2:
-            continue
-        wanted = [f"knowledge/{link.target}.md" for link in page.links]
-        host = next((other for other in wanted if other in known and other != path), None)
-        host = host or max((other for other in known if other != path), key=lambda other: len(known[other].body))
-        found[host] = _see_also(found.get(host) or made.get(host) or known[host], {path: page.title})
+    pages = {**known, **made}
+    graph = Graph(pages.values())
+    for path in graph.orphans():
+        hosts = [other for _, other in graph.out(path) if other != path]
+        host = hosts[0] if hosts else max((other for other in pages if other != path), key=lambda p: len(pages[p].body))
+        found[host] = _see_also(found.get(host) or pages[host], {path: pages[path].title})
     return found
 
 

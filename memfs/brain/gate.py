@@ -27,6 +27,7 @@ from memfs.brain.page import (
     Claim,
     Page,
     PageError,
+    Source,
     human_blocks,
     page_path,
     parse,
@@ -34,7 +35,7 @@ from memfs.brain.page import (
 from memfs.brain.support import Support, support
 from memfs.errors import PathError, redact
 
-__all__ = ["BUDGETS", "RULES", "Budgets", "Problem", "Review", "holds_secret", "review", "validate"]
+__all__ = ["BUDGETS", "RULES", "Budgets", "Judge", "Problem", "Review", "holds_secret", "review", "validate"]
 
 SUMMARY_CHARS_MAX = 200
 RULES = {
@@ -153,7 +154,8 @@ def review(
     for page in pages.values():
         problems += _page(page, stage[page.path], budgets)
         problems += _links(page, graph)
-        problems += _evidence(page, evidence, counts, judge_claim or _by_words)
+        old = _claims_of(page.path, before.get(page.path))
+        problems += _evidence(page, evidence, counts, judge_claim or _by_words, old)
     # What was there before and is as it was is nobody's fault of now: said, and no reason to publish nothing.
     problems = [p._replace(warning=p.warning or stage[p.path] == before.get(p.path)) for p in problems]
     problems += _whole(graph, pages, stage, before, budgets)
@@ -271,7 +273,26 @@ def _by_words(page: Page, claim: Claim, spans: list[Span]) -> Support:
     return support(claim, spans, " ".join([page.title, *page.aliases]))
 
 
-def _evidence(page: Page, evidence: Evidence, counts: list[int], judge_claim: Judge) -> Iterator[Problem]:
+def _standing(page: Page, claim: Claim) -> tuple[str, frozenset[Source | None]]:
+    """A claim with what it stands on, whatever its number."""
+    return claim.text, frozenset(page.sources.get(number) for number in claim.cites)
+
+
+def _claims_of(path: str, data: bytes | None) -> frozenset[tuple[str, frozenset[Source | None]]]:
+    try:
+        page = None if data is None else parse(path, data)
+    except PageError:
+        page = None
+    return frozenset() if page is None else frozenset(_standing(page, claim) for claim in page.claims)
+
+
+def _evidence(
+    page: Page,
+    evidence: Evidence,
+    counts: list[int],
+    judge_claim: Judge,
+    old: frozenset[tuple[str, frozenset[Source | None]]],
+) -> Iterator[Problem]:
     spans: dict[int, Span] = {}
     unknown: set[int] = set()
     for number, source in page.sources.items():
@@ -324,7 +345,9 @@ def _evidence(page: Page, evidence: Evidence, counts: list[int], judge_claim: Ju
         counts[1] += found.holds
         if not found.holds and not any(number in unknown for number in claim.cites):
             fix = "say what the evidence says, cite what says this, or take it out"
-            yield Problem(page.path, claim.line, "unsupported", f"{claim.text[:80]!r}: {found.why}", fix)
+            # It passed once, perhaps before a model that could judge other words than its evidence's.
+            passed = _standing(page, claim) in old
+            yield Problem(page.path, claim.line, "unsupported", f"{claim.text[:80]!r}: {found.why}", fix, passed)
 
 
 def _source_form(at: str, sha256: str, quote: str) -> str | None:
@@ -396,7 +419,12 @@ def _changelog(stage: Mapping[str, bytes], before: Mapping[str, bytes]) -> Itera
 
 def _deletions(stage: Mapping[str, bytes], before: Mapping[str, bytes], budgets: Budgets) -> Iterator[Problem]:
     old = [path for path in before if page_path(path)]
-    gone = [path for path in old if path not in stage]
+    # A page that says nothing any more is gone, whatever is left of its file.
+    gone = [
+        path
+        for path in old
+        if path not in stage or (_claims_of(path, before[path]) and not _claims_of(path, stage[path]))
+    ]
     allowed = max(budgets.free_pages, int(len(old) * budgets.deleted_pages_share))
     fix = "retire pages (status: retired) rather than delete them, or do it in smaller steps"
     if len(gone) > allowed:

@@ -18,10 +18,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from memfs.corpus.bootset import HISTORY_FOLDER
-from memfs.errors import ConfigError, CorruptError, NotFoundError
+from memfs.errors import ConfigError, CorruptError, DiskError, NotFoundError
 
 if TYPE_CHECKING:
     from memfs.workset.tree import Tree
@@ -31,6 +32,8 @@ __all__ = ["BRANCH", "Bundle", "Entry", "History", "Merged", "attach", "bundle_n
 BRANCH = "refs/heads/main"
 AUTHOR = "memfs"
 MAIL = "memfs@localhost"
+FREE_BYTES_MIN = 1 << 16
+_FULL = ("No space left on device", "Disk quota exceeded")
 _NAME = re.compile(re.escape(HISTORY_FOLDER) + r"/(\d{6})-([0-9a-f]{40})\.bundle")
 _FIELDS = "%H%x00%cI%x00%an%x00%s%x00%(trailers:key=Session,valueonly,separator=%x2C)"
 
@@ -60,6 +63,12 @@ class Merged(NamedTuple):
 
     files: Mapping[str, bytes]
     conflicts: tuple[str, ...]
+
+
+def _full(folder: str) -> bool:
+    """Whether a disk has no room to speak of: Git does not always say why it failed."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize < FREE_BYTES_MIN
 
 
 def bundle_name(bundle: Bundle) -> str:
@@ -95,6 +104,7 @@ class History:
 
         Raises:
             ConfigError: there is no Git.
+            DiskError: the disk is full.
             CorruptError: it failed.
         """
         command = shutil.which("git")
@@ -114,6 +124,8 @@ class History:
         )  # fmt: skip
         if done.returncode not in codes:
             said = done.stderr.decode(errors="replace").strip()[-500:]
+            if any(full in said for full in _FULL) or _full(os.path.dirname(self.folder)):
+                raise DiskError(f"git {arguments[0]}: no space left on device", hint=f"make room at {self.folder}")
             raise CorruptError(
                 f"git {arguments[0]}: {said}", hint="memfs doctor checks the corpus; the local history can be deleted"
             )
@@ -122,9 +134,17 @@ class History:
 
     def _make(self) -> None:
         if not os.path.exists(os.path.join(self.folder, "HEAD")):
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            self.git("init", "--quiet", "--initial-branch=main")
-            self.git("config", "core.bare", "false")
+            # Whole or not at all: beside it first. The templates are samples that nobody needs.
+            new = History(f"{self.folder}.new-{os.getpid()}")
+            shutil.rmtree(new.folder, ignore_errors=True)
+            try:
+                os.makedirs(new.folder, mode=0o700)
+                new.git("init", "--quiet", "--initial-branch=main", "--template=")
+                new.git("config", "core.bare", "false")
+                with suppress(FileExistsError):
+                    os.rename(new.folder, self.folder)
+            finally:
+                shutil.rmtree(new.folder, ignore_errors=True)
 
     def head(self) -> str | None:
         """Return the newest commit; None while there is none."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -53,6 +54,38 @@ class Stage:
         # Last: a stage without it is none.
         stage._write_head(head)
         return stage
+
+    @classmethod
+    def resume(cls, folder: str, corpus_uri: str, base: Base, *, own: bool) -> Stage | None:
+        """Return the stage that was begun in `folder` from this very Brain; None where there is none.
+
+        One that was begun from another Brain is begun anew if it is `own`, memfs's: what was read of sessions stays.
+
+        Raises:
+            ConflictError: it is of another corpus or another Brain, and somebody's.
+        """
+        stage = cls(folder)
+        if not (stage.folder / "stage.json").exists():
+            if own:
+                shutil.rmtree(folder, ignore_errors=True)
+            return None
+        head = stage.head()
+        if head["corpus"] == corpus_uri and stage.base() == base._replace(version=int(str(head["version"]))):
+            return stage
+        if not own:
+            raise ConflictError(
+                f"the stage in {folder} was begun from another Brain",
+                hint="memfs sync it first, or give another folder",
+            )
+        notes, kept = stage.folder / "records" / "notes", Path(f"{folder}.notes")
+        shutil.rmtree(kept, ignore_errors=True)
+        if notes.is_dir():
+            notes.rename(kept)
+        shutil.rmtree(folder)
+        made = cls.make(folder, corpus_uri, base)
+        if kept.is_dir():
+            kept.rename(notes)
+        return made
 
     @classmethod
     def open(cls, folder: str) -> Stage:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from memfs.brain.evidence import CorpusEvidence
-from memfs.brain.gate import BUDGETS, Budgets, review
+from memfs.brain.gate import BUDGETS, Budgets, Judge, review
 from memfs.brain.history import History
 from memfs.brain.links import Graph
 from memfs.brain.page import Page, PageError, page_path, parse
@@ -58,9 +58,9 @@ def page_named(graph: Graph, name: str) -> Page:
     return graph.pages[found[0]]
 
 
-def gate_of(corpus: Corpus, budgets: Budgets = BUDGETS) -> Gate:
+def gate_of(corpus: Corpus, budgets: Budgets = BUDGETS, judge: Judge | None = None) -> Gate:
     """Return the gate over a corpus's evidence."""
-    return lambda files, before: review(files, before, CorpusEvidence(corpus), budgets).problems
+    return lambda files, before: review(files, before, CorpusEvidence(corpus), budgets, judge).problems
 
 
 def documents_of(stage: Stage) -> list[Document]:

@@ -22,7 +22,7 @@ from memfs.corpus.schema import HISTORY
 from memfs.corpus.sources import files as file_source
 from memfs.corpus.sources.discover import SourceFile
 from memfs.corpus.table import Corpus
-from memfs.errors import ConflictError, InputError
+from memfs.errors import ConflictError, CorruptError, DiskError, InputError
 
 __all__ = ["Base", "GateError", "MergeError", "Published", "base_of", "pages_of", "publish"]
 
@@ -141,7 +141,9 @@ def publish(
         bundle = history.bundle(commit, now.commit, number)
         put = [*_documents(wanted, now.files), *also, _history_document(bundle)]
         corpus.commit(put=put, delete=sorted(set(now.files) - set(wanted)))
-        history.git("update-ref", "refs/heads/main", commit)
+        # It is published: what the local repository lacks now, the next use of it brings there.
+        with suppress(CorruptError, DiskError):
+            history.git("update-ref", "refs/heads/main", commit)
     return _report(corpus, commit, now.files, wanted, merged, dry_run)
 
 
