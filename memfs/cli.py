@@ -61,7 +61,7 @@ def run(argv: Sequence[str], go: Invocation) -> int:
     try:
         name, rest = (argv[0], argv[1:]) if argv else ("--help", ())
         if name in ("-h", "--help"):
-            from memfs import commands_brain  # noqa: F401 - adds its own
+            from memfs import commands_brain, commands_graph  # noqa: F401 - each adds its own
 
             go.say(ABOUT + "\n".join(f"  {each.name:<9} {each.about}" for each in commands.ALL.values()))
             return 0
@@ -120,7 +120,7 @@ class _Parser(ArgumentParser):
 
 def _command(name: str) -> Command:
     if name not in commands.ALL:
-        from memfs import commands_brain  # noqa: F401 - adds its own
+        from memfs import commands_brain, commands_graph  # noqa: F401 - each adds its own
     if name in commands.ALL:
         return commands.ALL[name]
     from difflib import get_close_matches

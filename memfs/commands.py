@@ -370,6 +370,17 @@ def boot(
     value("--budget-tokens", type=int, default=2000, metavar="N", help="of the printed synthesis [2000]"),
     value("--since", metavar="DATE", help="only what happened on or after this date"),
     value("--until", metavar="DATE", help="only what happened before this date"),
+    value(
+        "--active",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="walk the graph from what the first search found: where that does not suffice [auto]",
+    ),
+    value("--rounds", type=int, metavar="N", help="of the walk, at most [4]"),
+    value("--max-seconds", type=float, metavar="S", help="of the walk, at most [5]"),
+    value("--model", metavar="PROVIDER:NAME", help="a language model chooses the way"),
+    value("--max-tokens", type=int, metavar="N", help="with --model: stop after so many, input and output"),
+    value("--trace", metavar="FILE", help="write there how the evidence was found"),
     UNDER,
     _MAX_SIZE,
     CORPUS,
@@ -379,17 +390,27 @@ def boot(
 )
 def fetch(
     go: Invocation, question: list[str], k: int, budget_tokens: int, since: str | None, until: str | None,
-    under: str, max_size: str | None, corpus: str | None, tree: str | None, as_json: bool, dry_run: bool,
+    active: str, rounds: int | None, max_seconds: float | None, model: str | None, max_tokens: int | None,
+    trace: str | None, under: str, max_size: str | None, corpus: str | None, tree: str | None, as_json: bool,
+    dry_run: bool,
 ) -> None:  # fmt: skip
     """Ask in words. Prints a cited synthesis and lays the supporting files into the tree, in one batch."""
     from memfs import fetch as verb
     from memfs import paths
     from memfs.corpus.table import Scope
-    from memfs.report import answer_text
+    from memfs.report import answer_text, trace_text
 
     config = go.config(corpus=corpus, tree=tree, max_size=max_size)
     scope = Scope(paths.prefix(under), when(since, "since"), when(until, "until"))
+    if (rounds is not None and rounds < 1) or (max_seconds is not None and max_seconds <= 0):
+        raise InputError("--rounds and --max-seconds must be positive", hint="leave them out for 4 and 5")
     opened = go.open(config)
+    policy = None
+    if model is not None:
+        from memfs.llm import LanguageModel
+        from memfs.recall.choose import ByModel
+
+        policy = ByModel(LanguageModel.open(model, max_tokens=max_tokens))
     with go.maybe_tree(config, make=not dry_run) as laid:
         answer = verb.fetch(
             opened,
@@ -400,8 +421,14 @@ def fetch(
             k=k,
             budget_tokens=budget_tokens,
             scope=scope,
+            active=active,
+            policy=policy,
+            budget=verb.limits(rounds, max_seconds),
             dry_run=dry_run,
         )
+    if trace is not None:
+        with open(os.path.join(go.cwd, trace), "w", encoding="utf-8") as out:
+            out.write(trace_text(answer))
     go.show(answer, as_json, answer_text)
     if laid is None and not dry_run:
         go.note(f"note: no files were laid, {config.tree} is no memfs tree: memfs boot makes one")

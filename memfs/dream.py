@@ -22,6 +22,7 @@ from memfs.brain.sync import GateError, Published, base_of, publish
 from memfs.corpus.table import Corpus
 from memfs.errors import MemfsError
 from memfs.llm import LanguageModel, Spent
+from memfs.recall.graph import build as build_graph
 
 __all__ = ["AgentError", "Dreamt", "dream", "skill"]
 
@@ -113,6 +114,9 @@ def dream(
             always=True,
             dry_run=dry_run,
         )
+        if not dry_run:
+            # What fetch walks: it follows what the dream published.
+            build_graph(corpus)
         return Dreamt(
             tuple(each.path for each in new), driver, facts, checked.pages, checked.claims, checked.supported, done,
             str(stage.folder) if keep_stage else "", model.spent if model else None, warnings,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from memfs.corpus.catalog import Place
 from memfs.corpus.records import nanoseconds
@@ -12,7 +14,9 @@ from memfs.corpus.terms import query_terms
 from memfs.errors import InputError, NotFoundError, redact
 from memfs.recall import synthesis
 from memfs.recall.evidence import Evidence
+from memfs.recall.graph import Graph
 from memfs.recall.rank import Ranked, rank, with_text
+from memfs.recall.reconstruct import Budget, Move, Policy, reconstruct, suffices
 from memfs.recall.relevance import relevant
 from memfs.workset.apply import Applied, apply
 from memfs.workset.cache import HostCache
@@ -22,7 +26,7 @@ from memfs.workset.plan import Action, Step, Wanted, diff
 from memfs.workset.room import Going
 from memfs.workset.tree import Tree
 
-__all__ = ["Answer", "Coverage", "LaidFile", "fetch", "recall"]
+__all__ = ["Answer", "Coverage", "LaidFile", "Trace", "fetch", "limits", "recall"]
 
 K = 10
 BUDGET_TOKENS = 2_000
@@ -64,6 +68,17 @@ class LaidFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """How evidence was found beyond the first search."""
+
+    active: bool
+    """Whether the graph was walked."""
+    stopped: str
+    """Why it ended, or was not begun."""
+    steps: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What is known about the question. `synthesis` is "" and `evidence` empty when nothing relevant was found."""
 
@@ -77,6 +92,8 @@ class Answer:
     dry_run: bool = False
     evicted: tuple[Going, ...] = ()
     """What went, or would go, from the tree to make room for `files`."""
+    trace: Trace | None = None
+    """How the evidence was reconstructed; None where nothing was found or asked for."""
 
     @property
     def found(self) -> bool:
@@ -84,13 +101,17 @@ class Answer:
         return bool(self.evidence)
 
 
-def recall(corpus: Corpus, question: str, *, k: int = K, scope: Scope = EVERYTHING) -> list[Evidence]:
+def recall(
+    corpus: Corpus, question: str, *, k: int = K, scope: Scope = EVERYTHING, active: str = "never"
+) -> list[Evidence]:
     """Return the `k` best passages, best first; [] when nothing relevant was found. Writes nothing.
+
+    `active` is `never`, `always`, or `auto`: reconstruct along the graph where passive recall does not suffice.
 
     Raises:
         InputError: the question is empty, or `k` is not positive.
     """
-    ranked = _relevant(corpus, question, k, scope)
+    ranked, _ = _found(corpus, question, k, scope, active)
     rows = corpus.read_rows([r.place.row_id for r in ranked], ["body"])
     return with_text(ranked, [row["body"] for row in rows])
 
@@ -105,6 +126,9 @@ def fetch(
     k: int = K,
     budget_tokens: int = BUDGET_TOKENS,
     scope: Scope = EVERYTHING,
+    active: str = "auto",
+    policy: Policy | None = None,
+    budget: Budget | None = None,
     dry_run: bool = False,
 ) -> Answer:
     """Answer from the corpus, and lay the files that hold the evidence into `tree` (None: only answer).
@@ -114,7 +138,7 @@ def fetch(
     """
     if budget_tokens < 1:
         raise InputError("the token budget must be positive", hint="leave --budget-tokens out for 2,000")
-    ranked = _relevant(corpus, question, k, scope)
+    ranked, trace = _found(corpus, question, k, scope, active, policy, budget)
     small = _files(r.place for r in ranked if r.place.file_size <= FILE_BYTES_MAX)
     contents = gather(corpus, ((p.path, p.sha256) for p in small), cache, mirror)
     evidence = with_text(ranked, _bodies(corpus, ranked, contents))
@@ -126,10 +150,54 @@ def fetch(
         for p in large
     ]
     coverage = _coverage(corpus, scope, tree)
-    return Answer(question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted)
+    return Answer(question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, trace)
 
 
-def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranked]:
+def limits(rounds: int | None, seconds: float | None) -> Budget:
+    """Return a walk's budget; None for the usual."""
+    usual = Budget()
+    return Budget(rounds or usual.rounds, seconds or usual.seconds)
+
+
+def _found(
+    corpus: Corpus, question: str, k: int, scope: Scope, active: str, policy: Policy | None = None,
+    budget: Budget | None = None,
+) -> tuple[list[Ranked], Trace | None]:  # fmt: skip
+    _check(corpus, question, k, scope)
+    passive = rank(corpus, question, scope)
+    kept = relevant(passive, query_terms(question), len(corpus.catalog()))
+    if active == "never" or not kept:
+        return kept[:k], None
+    enough = suffices(passive) if active == "auto" else ""
+    if enough:
+        return kept[:k], Trace(False, enough)
+    graph = _graph(corpus)
+    if graph is None:
+        if active == "always":
+            raise NotFoundError("the corpus has no graph", hint="memfs graph build makes one")
+        return kept[:k], Trace(False, "the corpus has no graph: memfs graph build makes one")
+    made = reconstruct(corpus, graph, question, scope, passive, policy=policy, budget=budget)
+    return made.ranked[:k], Trace(True, made.stopped, made.steps)
+
+
+LOOK_AGAIN_S = 30.0
+_graphs: WeakKeyDictionary[Corpus, tuple[Graph | None, int, float]] = WeakKeyDictionary()
+"""Of each open corpus: its graph, the corpus version that it was opened at, and when."""
+
+
+def _graph(corpus: Corpus) -> Graph | None:
+    """The graph of a corpus; a warm process looks for a newer one with each version, and twice a minute."""
+    graph, version, looked = _graphs.get(corpus, (None, -1, 0.0))
+    now = time.monotonic()
+    if version != corpus.version or now - looked > LOOK_AGAIN_S:
+        opened = Graph.open(corpus)
+        if graph is None or opened is None or version != corpus.version or not graph.same(opened):
+            graph = opened
+        _graphs[corpus] = (graph, corpus.version, now)
+    return graph
+
+
+def _check(corpus: Corpus, question: str, k: int, scope: Scope) -> None:
     if not question.strip():
         raise InputError("the question is empty", hint='ask in words: memfs fetch "which database do we use?"')
     if len(question) > QUESTION_CHARS_MAX:
@@ -144,8 +212,6 @@ def _relevant(corpus: Corpus, question: str, k: int, scope: Scope) -> list[Ranke
         raise InputError("--since is not before --until", hint="swap them")
     if scope.under and not corpus.catalog().count(scope.under)[0]:
         raise NotFoundError(f"{scope.under}: no such folder in the corpus", hint="look with: memfs ls --remote")
-    ranked = rank(corpus, question, scope)
-    return relevant(ranked, query_terms(question), len(corpus.catalog()))[:k]
 
 
 def _files(places: object) -> list[Place]:

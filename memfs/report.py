@@ -44,6 +44,7 @@ __all__ = [
     "size_text",
     "status_text",
     "steps_text",
+    "trace_text",
 ]
 
 LINES_MAX = 20
@@ -208,7 +209,35 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
     yield "\nfiles:"
     yield from (f"  {_file_line(file, answer.dry_run)}" for file in answer.files)
     yield from going_text(answer.evicted, answer.dry_run)
+    if answer.trace is not None and answer.trace.active:
+        yield f"walked the graph, rounds: {len(answer.trace.steps)}; ended: {answer.trace.stopped}"
     yield _coverage_line(answer)
+
+
+def trace_text(answer: Answer) -> str:
+    """Return how the evidence was found, as Markdown: each round, what entered, what left, why it ended."""
+    lines = [f"# {' '.join(answer.question.split())}", ""]
+    if answer.trace is None:
+        return "\n".join([*lines, "Found by the first search alone." if answer.found else "Nothing relevant.", ""])
+    for move in answer.trace.steps:
+        shown = {key: value for key, value in move.arguments.items() if value and key not in ("drop", "why")}
+        said = ", ".join(f"{key} {_plain(value)}" for key, value in shown.items())
+        lines += [
+            f"## Round {move.round}: {move.action}",
+            "",
+            said,
+            f"{move.found:,} passages reached, {move.ms:.0f} ms",
+            "",
+        ]
+        lines += [f"+ {each}" for each in move.entered] + [f"- {each}" for each in move.dropped] + [""]
+    walked = "" if answer.trace.active else "The graph was not walked. "
+    lines += [f"{walked}Ended: {answer.trace.stopped}", "", "## Evidence", ""]
+    lines += [f"{n}. {e.citation}" for n, e in enumerate(answer.evidence, 1)]
+    return "\n".join([*lines, ""])
+
+
+def _plain(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _file_line(file: LaidFile, dry_run: bool) -> str:

@@ -16,7 +16,7 @@ from memfs.corpus.table import Corpus
 ROOT = Path(memfs.__file__).parent
 ROOMS = {
     "errors": 0, "later": 0, "paths": 0, "project": 0, "unneeded": 0, "config": 1, "llm": 1, "corpus": 2, "workset": 3,
-    "recall": 3, "brain": 4, "verbs": 5, "report": 6, "report_brain": 6, "memory": 6, "ways in": 7,
+    "recall": 3, "brain": 4, "verbs": 5, "report": 6, "report_brain": 6, "report_graph": 6, "memory": 6, "ways in": 7,
 }  # fmt: skip
 """A module imports only from rooms below its own, or from its own room."""
 ALONE = ("workset", "recall")
@@ -26,12 +26,14 @@ NOT_VERBS = {
     "client",
     "commands",
     "commands_brain",
+    "commands_graph",
     "serve",
     "mcp",
     "testing",
     "memory",
     "report",
     "report_brain",
+    "report_graph",
     "errors",
     "later",
     "paths",
@@ -42,7 +44,7 @@ NOT_VERBS = {
     "__init__",
 }
 OWNERS = {
-    "lancedb": {"corpus/table.py"},
+    "lancedb": {"corpus/table.py", "corpus/edges.py"},
     "lance": {"corpus/table.py"},
     "obstore": {"corpus/objects.py"},
     "diskcache": {"workset/cache.py"},
@@ -109,7 +111,7 @@ def room(module: str) -> str:
     if len(parts) == 1:
         return "errors"
     top = parts[1]
-    if top in ("cli", "client", "commands", "commands_brain", "serve", "mcp", "testing", "evals"):
+    if top in ("cli", "client", "commands", "commands_brain", "commands_graph", "serve", "mcp", "testing", "evals"):
         return "ways in"
     return top if top in ROOMS else "verbs"
 

@@ -119,6 +119,12 @@ class Catalog:
             return []
         return self.at_all(range(firsts[at], firsts[at + 1]))
 
+    def within(self, start: datetime, end: datetime) -> list[Place]:
+        """Return the passages of what happened from `start` until before `end`, both UTC."""
+        when = self._rows["event_time"]
+        inside = pc.and_(pc.greater_equal(when, pa.scalar(start, when.type)), pc.less(when, pa.scalar(end, when.type)))
+        return self.at_all(pc.indices_nonzero(pc.fill_null(inside, False)).to_pylist())
+
     def neighbour(self, place: Place, step: int) -> Place | None:
         """Return the passage `step` places on in the same file, or None past its ends."""
         at = place.at + step

@@ -624,6 +624,21 @@ class Corpus:
         """Insert or replace whole rows by id, in one commit. Call it inside `writing`."""
         self._send(rows.cast(self._table.schema), append=False)
 
+    def side_table(self, name: str, made_of: pa.Schema | None = None) -> Any:
+        """Return another Lance table of this corpus, with the same credentials; made if a schema is given.
+
+        None where there is none.
+        """
+        database = _connect(self.location)
+        try:
+            if made_of is not None:
+                return database.create_table(name, schema=made_of, exist_ok=True)
+            return database.open_table(name)
+        except (RuntimeError, OSError, ValueError) as error:
+            if made_of is None and "not found" in str(error).lower():
+                return None
+            raise explain(error, self.uri) from error
+
     def columns(self) -> list[str]:
         """Return the names of all columns."""
         return list(self._table.schema.names)

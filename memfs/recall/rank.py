@@ -1,6 +1,6 @@
 """Passive recall: words and meaning, fused, then re-scored by who speaks. No model.
 
-    score = bm25 / max(bm25) + 0.3 · (cos - min cos) / (max cos - min cos)
+    score = bm25 / max(bm25) + 0.5 · (cos - min cos) / (max cos - min cos)
 
 over the 200 best of each leg; a passage that one leg did not bring has 0 there. If the
 question names exactly one known speaker, that speaker's turns count 1.4 times. On
@@ -20,11 +20,11 @@ from memfs.corpus.terms import query_terms
 from memfs.recall.evidence import Evidence
 from memfs.recall.speakers import named, without_names
 
-__all__ = ["Ranked", "fuse", "rank", "with_text"]
+__all__ = ["Ranked", "fuse", "rank", "weight", "with_text"]
 
 CANDIDATES = 200
 """Of each leg."""
-VECTOR_WEIGHT = 0.3
+VECTOR_WEIGHT = 0.5
 SPEAKER_BOOST = 1.4
 HEADER_WEIGHT = 0.5
 """Of a transcript's title and details: what is said in the session is better evidence."""
@@ -54,7 +54,7 @@ def rank(corpus: Corpus, question: str, scope: Scope) -> list[Ranked]:
         words, near = _scores(words_leg.result()), _scores(vector_leg.result())
     fused = fuse(words, near)
     ranked = [
-        Ranked(place, fused[row_id] * _weight(place, names), words.get(row_id, 0.0), near.get(row_id, 0.0))
+        Ranked(place, fused[row_id] * weight(place, names), words.get(row_id, 0.0), near.get(row_id, 0.0))
         for row_id, place in catalog.places(fused).items()
     ]
     return list(_once(sorted(ranked, key=lambda r: (-r.score, r.place.path, r.place.seq))))
@@ -72,7 +72,8 @@ def _once(ranked: Iterable[Ranked]) -> Iterator[Ranked]:
         yield item
 
 
-def _weight(place: Place, names: frozenset[str]) -> float:
+def weight(place: Place, names: frozenset[str]) -> float:
+    """Return what a passage's score is multiplied by: more if the one asked about speaks, less for headers."""
     if place.kind == "transcript" and place.speaker is None:
         return HEADER_WEIGHT
     return SPEAKER_BOOST if len(names) == 1 and place.speaker in names else 1.0

@@ -1,0 +1,93 @@
+"""memfs graph: make the Cue-Tag-Content graph, and look into it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from memfs import paths
+from memfs.corpus.edges import Edges
+from memfs.corpus.table import Corpus
+from memfs.errors import NotFoundError
+from memfs.recall.graph import Built, Graph
+from memfs.recall.graph import build as make
+from memfs.recall.reconstruct import citation
+
+__all__ = ["Content", "Cue", "build", "content", "cue", "sizes"]
+
+SHOWN = 20
+
+
+class Cue(NamedTuple):
+    """A cue's neighbourhood."""
+
+    cue: str
+    near: tuple[str, ...]
+    """Cues that mean nearly the same, nearest first."""
+    tags: tuple[tuple[str, int], ...]
+    """With how many passages each, most first."""
+    contents: tuple[str, ...]
+    """Citations; the first 20."""
+    passages: int
+    """All of them, shown or not."""
+
+
+class Content(NamedTuple):
+    """What a passage is filed under."""
+
+    citation: str
+    filed: tuple[tuple[str, str, str, str], ...]
+    """(kind, cue, tag, layer)"""
+
+
+def build(corpus: Corpus, *, again: bool = False, say: Callable[[str], None] = lambda text: None) -> Built:
+    """File what is new or has changed."""
+    return make(corpus, again=again, say=say)
+
+
+def sizes(corpus: Corpus) -> dict[str, int]:
+    """Return how many edges, cues, tags and files there are, by layer and kind; `unfiled` files are not in it yet."""
+    edges = _edges(corpus)
+    now = {info.path: bytes.fromhex(info.sha256) for info in corpus.files()}
+    filed = edges.filed()
+    return {**edges.sizes(), "unfiled": sum(filed.get(path) != sha256 for path, sha256 in now.items())}
+
+
+def cue(corpus: Corpus, word: str) -> Cue:
+    """Return the neighbourhood of a cue: a word in any form, a name, a person, a date."""
+    graph = Graph(corpus, _edges(corpus))
+    wanted = next((key for key in (graph.key(word), word.casefold()) if graph.counts.get(key)), None)
+    if wanted is None:
+        raise NotFoundError(f"{word}: no such cue", hint="memfs fetch asks by meaning")
+    found = graph.contents({wanted: None})
+    (near,) = graph.near([word])
+    tags = Counter(edge.tag for edge, _ in found if edge.tag)
+    places = {place.row_id: citation(place) for _, place in found}
+    shown = tuple(places.values())[:SHOWN]
+    return Cue(
+        wanted,
+        tuple(each for each in near if each != wanted)[:SHOWN],
+        tuple(tags.most_common(SHOWN)),
+        shown,
+        len(places),
+    )
+
+
+def content(corpus: Corpus, where: str) -> Content:
+    """Return what a passage is filed under."""
+    graph = Graph(corpus, _edges(corpus))
+    path, _, anchor = where.partition("#")
+    places = corpus.catalog().file(paths.check(path))
+    place = next((p for p in places if not anchor or p.anchor == anchor), None)
+    if place is None:
+        raise NotFoundError(f"{where}: no such passage", hint="memfs ls --remote lists the files")
+    edges = graph.filed_under(place)
+    return Content(citation(place), tuple((edge.kind, edge.cue, edge.tag, edge.layer) for edge in edges))
+
+
+def _edges(corpus: Corpus) -> Edges:
+    found = Edges.open(corpus)
+    if found is None:
+        raise NotFoundError("the corpus has no graph", hint="memfs graph build makes one")
+    return found

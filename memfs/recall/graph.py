@@ -1,0 +1,260 @@
+"""The Cue-Tag-Content graph: made from the corpus's passages, kept beside them, walked by `reconstruct`.
+
+Contents lie in three layers: episodic (turns, with their time), semantic (passages that state a
+lasting fact or a preference, pages, notes), abstraction (what a session is about; summaries).
+After MRAgent (arXiv 2606.06036), whose graph a language model writes; here words do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from memfs import paths
+from memfs.corpus.catalog import Place
+from memfs.corpus.edges import SCHEMA, Edges
+from memfs.corpus.embed import DEFAULT, load
+from memfs.corpus.table import EVERYTHING, Corpus, Scope
+from memfs.corpus.terms import analyse
+from memfs.recall.cues import Cue, cues_of, is_stable, topics_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Built", "Edge", "Graph", "build"]
+
+FILES_AT_ONCE = 500
+NEAR_MIN = 0.5
+"""Cosine of two cues' words from which one stands for the other."""
+NEAR_MAX = 64
+KINDS = ("transcript", "note", "page", "summary", "file")
+TEXT_CHARS_MAX = 8_000
+"""Of a passage: a pasted log is filed under its beginning."""
+
+
+class Edge(NamedTuple):
+    """From a cue, by a tag, to a passage."""
+
+    cue: str
+    label: str
+    kind: str
+    tag: str
+    layer: str
+    path: str
+    seq: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build did."""
+
+    files: int
+    """Filed, or filed anew."""
+    gone: int
+    passages: int
+    edges: int
+    """Made now."""
+    seconds: float
+
+
+def build(corpus: Corpus, *, again: bool = False, say: Callable[[str], None] = lambda text: None) -> Built:
+    """File what is new or has changed, and take out what is gone; its cost grows with the change.
+
+    With `again`, everything is filed anew.
+    """
+    started = time.monotonic()
+    files = passages = edges = 0
+    with corpus.writing(publish=False):
+        store = Edges.open(corpus, make=True)
+        assert store is not None
+        have = {} if again else store.filed()
+        now = {info.path: info for info in corpus.files() if info.kind in KINDS}
+        gone = sorted(set(store.filed() if again else have) - set(now))
+        changed = sorted(path for path, info in now.items() if have.get(path) != bytes.fromhex(info.sha256))
+        store.put(gone, SCHEMA.empty_table())
+        for at in range(0, len(changed), FILES_AT_ONCE):
+            chunk = changed[at : at + FILES_AT_ONCE]
+            made, count = _rows(corpus, chunk)
+            store.put(chunk, made)
+            files, passages, edges = files + len(chunk), passages + count, edges + len(made)
+            say(f"{files:,} of {len(changed):,} files")
+        if changed or gone:
+            store.fold()
+    return Built(files, len(gone), passages, edges, time.monotonic() - started)
+
+
+def _rows(corpus: Corpus, names: Sequence[str]) -> tuple[pa.Table, int]:
+    catalog, version = corpus.catalog(), corpus.version
+    found: list[dict[str, Any]] = []
+    count = 0
+    for path, data in corpus.read(names).items():
+        places = catalog.file(path)
+        count += len(places)
+        texts = [data.data[p.start : p.end][:TEXT_CHARS_MAX].decode("utf-8", errors="replace") for p in places]
+        if any("\0" in text for text in texts):
+            continue
+        for place, text in zip(places, texts, strict=True):
+            found += [_row(place, cue, _layer(place, text), version) for cue in _cues(place, text)]
+        turns = [_said(text) for place, text in zip(places, texts, strict=True) if place.speaker is not None]
+        if turns:
+            found += [_row(places[0], cue, "abstraction", version) for cue in topics_of(turns)]
+    return pa.Table.from_pylist(found, schema=SCHEMA), count
+
+
+def _cues(place: Place, text: str) -> list[Cue]:
+    day = place.event_time.date() if place.event_time else None
+    return cues_of(_said(text) if place.speaker else text, place.speaker, day)
+
+
+def _said(text: str) -> str:
+    """A turn without its heading."""
+    return text.partition("\n")[2] if text.startswith("## t") else text
+
+
+def _layer(place: Place, text: str) -> str:
+    if place.kind == "transcript":
+        return "semantic" if place.speaker and is_stable(_said(text)) else "episodic"
+    return "abstraction" if place.kind == "summary" else "semantic"
+
+
+def _row(place: Place, cue: Cue, layer: str, version: int) -> dict[str, Any]:
+    return {
+        "cue": cue.cue, "label": cue.label, "kind": cue.kind, "tag": cue.tag, "layer": layer, "path": place.path,
+        "seq": place.seq, "sha256": bytes.fromhex(place.sha256), "version": version,
+    }  # fmt: skip
+
+
+class Graph:
+    """The graph of a corpus, read; edges of files that changed since are passed over."""
+
+    def __init__(self, corpus: Corpus, edges: Edges) -> None:
+        self.corpus, self.edges = corpus, edges
+        self._known: dict[tuple[str, str], list[tuple[Edge, Place]]] = {}
+        self._version = (corpus.version, edges.version)
+
+    @classmethod
+    def open(cls, corpus: Corpus) -> Graph | None:
+        """Return the graph; None where none was built."""
+        edges = Edges.open(corpus)
+        return None if edges is None else cls(corpus, edges)
+
+    def same(self, other: Graph) -> bool:
+        """Whether the other is of the same corpus version and the same edges."""
+        return self._version == other._version
+
+    @staticmethod
+    def key(word: str) -> str:
+        """Return the cue that a word is filed under."""
+        return analyse(word) or word.casefold()
+
+    # -- the moves --------------------------------------------------------------------
+
+    def tags(self, cues: Iterable[str], scope: Scope = EVERYTHING) -> dict[str, dict[str, int]]:
+        """cue -> tags: each with the number of passages below it."""
+        found: dict[str, dict[str, int]] = {}
+        for edge, _ in self._of_cues(cues, scope):
+            of_cue = found.setdefault(edge.cue, {})
+            of_cue[edge.tag] = of_cue.get(edge.tag, 0) + 1
+        return found
+
+    def contents(
+        self, cues: Mapping[str, frozenset[str] | None], scope: Scope = EVERYTHING
+    ) -> list[tuple[Edge, Place]]:
+        """(cue, tags) -> passages; None for every tag of a cue."""
+        return [
+            (edge, place) for edge, place in self._of_cues(cues, scope)
+            if (tags := cues[edge.cue]) is None or edge.tag in tags
+        ]  # fmt: skip
+
+    def filed_under(self, place: Place) -> list[Edge]:
+        """content -> (cue, tag): what a passage is filed under."""
+        rows = self.edges.of_file(place.path).to_pylist()
+        return [_edge(row) for row in rows if row["seq"] == place.seq and row["sha256"].hex() == place.sha256]
+
+    def near(self, words: Sequence[str]) -> list[dict[str, float]]:
+        """Return for each word the cues that mean nearly the same, with their cosine; without itself."""
+        import numpy as np
+
+        vectors, cues = self._vocabulary
+        if not cues or not words:
+            return [{} for _ in words]
+        found = []
+        for word, similar in zip(words, self._embed(words) @ vectors.T, strict=True):
+            best = np.argsort(-similar)[:NEAR_MAX]
+            found.append({cues[i]: float(similar[i]) for i in best if similar[i] >= NEAR_MIN and cues[i] != word})
+        return found
+
+    def _of_cues(self, cues: Iterable[str], scope: Scope) -> list[tuple[Edge, Place]]:
+        asked = list(dict.fromkeys(cues))
+        new = [cue for cue in asked if (cue, scope.under) not in self._known]
+        if new:
+            for cue in new:
+                self._known[cue, scope.under] = []
+            for row in self.edges.of_cues(new, scope.under).to_pylist():
+                place = self._place(row["path"], row["seq"])
+                if place is not None and row["sha256"].hex() == place.sha256:
+                    self._known[row["cue"], scope.under].append((_edge(row), place))
+        found = (each for cue in asked for each in self._known[cue, scope.under])
+        return [each for each in found if _inside(each[1], scope)]
+
+    def _place(self, path: str, seq: int) -> Place | None:
+        places = self._places(path)
+        return places[seq] if seq < len(places) else None
+
+    def _places(self, path: str) -> list[Place]:
+        if path not in self._files:
+            self._files[path] = self.corpus.catalog().file(path)
+        return self._files[path]
+
+    @cached_property
+    def _files(self) -> dict[str, list[Place]]:
+        return {}
+
+    @cached_property
+    def _embedder(self) -> Any:
+        """Always the static one: single words, in microseconds, whatever made the corpus's vectors."""
+        return self.corpus.embedder if self.corpus.embedder_name == DEFAULT else load(DEFAULT)
+
+    def _embed(self, words: Sequence[str]) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._embedder.embed(list(words))
+        return found
+
+    @cached_property
+    def _vocabulary(self) -> tuple[NDArray[np.float32], list[str]]:
+        rows = self.edges.cues().to_pylist()
+        words = [row for row in rows if row["kind"] == "word"]
+        return self._embed([row["label"] for row in words]), [row["cue"] for row in words]
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many edges each cue has, of any kind."""
+        found: dict[str, int] = {}
+        for row in self.edges.cues().to_pylist():
+            found[row["cue"]] = found.get(row["cue"], 0) + row["edges"]
+        return found
+
+    def days(self, first: date, last: date, scope: Scope = EVERYTHING) -> list[Place]:
+        """time -> passages: those that were said from one day to another, both included."""
+        start = datetime(first.year, first.month, first.day, tzinfo=timezone.utc)
+        end = datetime(last.year, last.month, last.day, tzinfo=timezone.utc) + timedelta(days=1)
+        return [place for place in self.corpus.catalog().within(start, end) if _inside(place, scope)]
+
+
+def _inside(place: Place, scope: Scope) -> bool:
+    if scope.under and not paths.fold(place.path).startswith(paths.fold(scope.under)):
+        return False
+    when = place.event_time
+    if when is None:
+        return scope.since is None and scope.until is None
+    return (scope.since is None or when >= scope.since) and (scope.until is None or when < scope.until)
+
+
+def _edge(row: Mapping[str, Any]) -> Edge:
+    return Edge(*(row[name] for name in Edge._fields))
