@@ -198,7 +198,9 @@ ALL: dict[str, Command] = {}
 
 def command(*arguments: Argument) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     def add(run: Callable[..., int | None]) -> Callable[..., int | None]:
-        ALL[run.__name__] = Command(run.__name__, arguments, run)
+        # `eval_` is the command `eval`: Python has that word already.
+        name = run.__name__.rstrip("_")
+        ALL[name] = Command(name, arguments, run)
         return run
 
     return add

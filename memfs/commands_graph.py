@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memfs.commands import ALL, CORPUS, JSON, TREE, Invocation, command, flag, value
+from memfs.commands import ALL, CORPUS, JSON, TREE, Invocation, command, flag, json_text, value
 from memfs.errors import InputError
 
 __all__ = ["ALL"]
@@ -38,3 +38,70 @@ def graph(
         go.show(verb.content(opened, " ".join(name)), as_json, content_text)
     else:
         go.show(verb.sizes(opened), as_json, sizes_text)
+
+
+@command(
+    value("dataset", metavar="DATASET", help="a LoCoMo or LongMemEval file or folder, or: personas"),
+    value("--ways", metavar="LIST", help="of grep,bm25,similarity,n-hop,full,passive,active,always [all]"),
+    flag("--ablations", help="the graph's parts left out, too"),
+    value("--wiki", choices=("on", "off"), default="off", help="dream first, without a model [off]"),
+    value("--embedder", default="static", metavar="NAME", help="static, or sentence-transformers:NAME [static]"),
+    value("--limit", type=int, metavar="N", help="questions, drawn by the seed; every category keeps its share"),
+    value("--seed", type=int, default=0, metavar="N", help="of the draw, the intervals and the personas [0]"),
+    value("--budget-tokens", type=int, default=2000, metavar="N", help="of evidence, the same for every way [2000]"),
+    value("--model", metavar="PROVIDER:NAME", help="answers each question from each way's evidence"),
+    value("--judge", metavar="PROVIDER:NAME", help="grades the answers"),
+    value("--active-model", metavar="PROVIDER:NAME", help="chooses the active ways' steps"),
+    value("--max-tokens", type=int, metavar="N", help="of each model: stop after so many"),
+    value("--out", metavar="DIR", help="keep the corpus, the tables and each question's scores there"),
+    value("--ledger", metavar="FILE", help="add the result to this file"),
+    value("--against", metavar="ENTRY", help="an entry of the ledger, or `last`: better, worse, or can't tell"),
+    JSON,
+)
+def eval_(
+    go: Invocation, dataset: str, ways: str | None, ablations: bool, wiki: str, embedder: str, limit: int | None,
+    seed: int, budget_tokens: int, model: str | None, judge: str | None, active_model: str | None,
+    max_tokens: int | None, out: str | None, ledger: str | None, against: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Ask a data set's questions by several ways over one corpus, and say which finds the evidence.
+
+    Needs no model, no key and no network. With --model and --judge also answers, F1 and grades.
+    """
+    import os
+    import tempfile
+    from pathlib import Path
+
+    from memfs.evals import run
+    from memfs.evals.report import compared_text, result_text
+    from memfs.evals.ways import WAYS
+    from memfs.llm import LanguageModel
+
+    if (limit is not None and limit < 1) or budget_tokens < 1:
+        raise InputError("--limit and --budget-tokens must be positive", hint="leave them out")
+    if against is not None and ledger is None:
+        raise InputError("--against needs --ledger", hint="memfs eval … --ledger evals/ledger.jsonl --against last")
+    if judge is not None and model is None:
+        raise InputError("--judge needs --model", hint="it grades that model's answers")
+    named = {name: LanguageModel.open(name, max_tokens=max_tokens) for name in {model, judge, active_model} if name}
+    path = dataset if dataset == "personas" else os.path.join(go.cwd, dataset)
+    with tempfile.TemporaryDirectory(prefix="memfs-eval-") as temporary:
+        folder = Path(go.cwd, out) if out else Path(temporary, "eval")
+        result = run.evaluate(
+            path, folder, ways=ways.split(",") if ways else tuple(WAYS), ablations=ablations, limit=limit, seed=seed,
+            embedder=embedder, wiki=wiki == "on", model=named.get(model or ""), judge=named.get(judge or ""),
+            active_model=named.get(active_model or ""), budget_tokens=budget_tokens, say=go.note,
+        )  # fmt: skip
+        text = result_text(result)
+        if out:
+            (folder / "result.md").write_text(text + "\n", encoding="utf-8")
+            (folder / "result.json").write_text(json_text({**result.entry(), "answers": result.answers}) + "\n")
+    compared = run.against(result, Path(go.cwd, ledger), against) if against and ledger else None
+    entry = run.append(Path(go.cwd, ledger), result) if ledger else ""
+    if as_json:
+        go.say(json_text({**result.entry(), "compared": compared}))
+        return
+    go.say(text)
+    if compared is not None:
+        go.say(f"\n{compared_text(compared)}")
+    if entry:
+        go.say(f"\nledger entry {entry}")

@@ -38,9 +38,8 @@ def cue_text(cue: Cue) -> str:
     lines += [f"near: {', '.join(cue.near)}"] if cue.near else []
     lines += [f"tags: {', '.join(f'{tag} ({count:,})' for tag, count in cue.tags)}"] if cue.tags else []
     lines += [f"  {each}" for each in cue.contents]
-    return "\n".join(
-        [*lines, *([f"  … and {cue.count - len(cue.contents):,} more"] if cue.count > len(cue.contents) else [])]
-    )
+    more = cue.passages - len(cue.contents)
+    return "\n".join([*lines, *([f"  … and {more:,} more"] if more else [])])
 
 
 def content_text(content: Content) -> str:

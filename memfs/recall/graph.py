@@ -138,12 +138,20 @@ class Graph:
         self.corpus, self.edges = corpus, edges
         self._known: dict[tuple[str, str], list[tuple[Edge, Place]]] = {}
         self._version = (corpus.version, edges.version)
+        self._without = ""
 
     @classmethod
     def open(cls, corpus: Corpus) -> Graph | None:
         """Return the graph; None where none was built."""
         edges = Edges.open(corpus)
         return None if edges is None else cls(corpus, edges)
+
+    def without(self, layer: str) -> Graph:
+        """Return the same graph, one layer passed over."""
+        other = Graph(self.corpus, self.edges)
+        other._without = layer
+        other.__dict__ |= {name: self.__dict__[name] for name in ("_vocabulary", "_embedder") if name in self.__dict__}
+        return other
 
     def same(self, other: Graph) -> bool:
         """Whether the other is of the same corpus version and the same edges."""
@@ -199,7 +207,7 @@ class Graph:
                 self._known[cue, scope.under] = []
             for row in self.edges.of_cues(new, scope.under).to_pylist():
                 place = self._place(row["path"], row["seq"])
-                if place is not None and row["sha256"].hex() == place.sha256:
+                if place is not None and row["layer"] != self._without and row["sha256"].hex() == place.sha256:
                     self._known[row["cue"], scope.under].append((_edge(row), place))
         found = (each for cue in asked for each in self._known[cue, scope.under])
         return [each for each in found if _inside(each[1], scope)]

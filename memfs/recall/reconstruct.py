@@ -211,7 +211,7 @@ def _by_cue(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str, 
     total = math.log1p(len(corpus.catalog()))
     places: dict[int, Place] = {}
     value: dict[int, float] = {}
-    near = graph.near([word for _, word in words])
+    near = graph.near([word for _, word in words]) if arguments.get("near", True) else [{} for _ in words]
     reach = [
         {stem: 1.0, **{cue: x for cue, x in each.items() if cue != stem}}
         for (stem, _), each in zip(words, near, strict=True)

@@ -22,7 +22,7 @@ from typing import BinaryIO
 from memfs.corpus.records import Document, Skipped
 from memfs.corpus.sources.transcript import Session, Turn, one_line, render, slug
 
-__all__ = ["FILE_BYTES_MAX", "read", "sniff"]
+__all__ = ["FILE_BYTES_MAX", "folder", "read", "sniff"]
 
 SOURCE = "locomo"
 
@@ -54,12 +54,12 @@ def read(stream: BinaryIO, *, name: str, under: str) -> Iterator[Document | Skip
     skipped: Counter[str] = Counter()
     taken: set[str] = set()
     for index, sample in enumerate(_samples(stream, skipped), 1):
-        for session, folder in _sessions(sample, f"{PurePosixPath(name).stem}-{index}", skipped):
+        for session, below in _sessions(sample, f"{PurePosixPath(name).stem}-{index}", skipped):
             if session.id in taken:
                 skipped["sessions that came twice"] += 1
                 continue
             taken.add(session.id)
-            yield render(session, f"{under}{folder}/")
+            yield render(session, f"{under}{below}/")
     if not taken:
         yield Skipped(name, "no session in it")
     yield from (Skipped(name, f"{count:,} {reason}") for reason, count in skipped.most_common())
@@ -95,10 +95,10 @@ def _sessions(sample: Node, fallback_id: str, skipped: Counter[str]) -> Iterator
     sample_id = one_line(_text(sample, "sample_id") or fallback_id, 100)
     for number, key in sorted((int(match[1]), match[0]) for match in map(_SESSION.fullmatch, talk) if match):
         if session := _session(talk, key, f"{sample_id}/session_{number}", skipped):
-            yield session, _folder(sample_id)
+            yield session, folder(sample_id)
 
 
-def _folder(sample_id: str) -> str:
+def folder(sample_id: str) -> str:
     """Return a folder name; a short one might be a Windows device (`con`), which the path gate refuses."""
     name = slug(sample_id)
     return name if len(name) > 4 else f"sample-{name}"

@@ -1,0 +1,369 @@
+"""One evaluation: build the corpus, ask by every way, with and without a model, and hold the ways against each other.
+
+The ledger is a file of the user's choosing, a JSON object a line: what was run, on what, with what result, each
+question's score included, so that a later run can be told better, worse or neither by a paired test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memfs.corpus.embed import DEFAULT
+from memfs.corpus.table import Corpus
+from memfs.errors import ConfigError, ConflictError, InputError, NotFoundError
+from memfs.evals import metrics
+from memfs.evals.data import Dataset, Question, load, sampled
+from memfs.evals.metrics import Found, Interval, Paired, Scores, f1, interval, paired, score
+from memfs.evals.ways import ABLATIONS, WAYS, Context, way
+from memfs.llm import LanguageModel, NonsenseError
+from memfs.recall.graph import Built, Graph, build
+
+if TYPE_CHECKING:
+    from memfs.brain.history import History
+
+__all__ = ["METRICS", "Comparison", "Result", "against", "evaluate"]
+
+BUDGET_TOKENS = 2_000
+BATCH = 100
+METRICS = ("turn_r10", "session_r5", "touched", "recall_in_budget", "precision_in_budget", "turn_r5")
+HEADLINE = "turn_r10"
+
+ANSWER = """\
+Answer the question from the passages alone, in as few words as answer it: a name, a date, a list. Dates are absolute:
+count "yesterday" from the passage's date. If the passages do not answer it, answerable is false and answer ""."""
+JUDGE = """\
+You grade an answer to a question about a conversation. correct is true if the answer says the same as the gold answer,
+in whatever words; a date in another form is the same date; a longer answer is correct if it holds the gold answer and
+contradicts nothing of it. why: a few words."""
+
+
+@dataclass
+class Answered:
+    """A model's answer."""
+
+    answerable: bool
+    answer: str
+
+
+@dataclass
+class Graded:
+    """A judge's verdict."""
+
+    correct: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an evaluation found; `scores` has each way's questions in the order of `questions`."""
+
+    dataset: str
+    digest: str
+    seed: int
+    embedder: str
+    wiki: bool
+    budget_tokens: int
+    questions: tuple[str, ...]
+    categories: tuple[str, ...]
+    answerable: tuple[bool, ...]
+    scores: Mapping[str, Sequence[Scores]]
+    answers: Mapping[str, Sequence[Mapping[str, Any]]]
+    """With a model: answer, F1, grade of each question."""
+    graph: Built
+    add_seconds: float
+    counts: Mapping[str, int]
+    versions: Mapping[str, str]
+    when: str
+    spent: str = ""
+
+    def values(self, way: str, metric: str, category: str | None = None) -> list[float]:
+        """One metric of one way's answerable questions, of one category or all."""
+        return [
+            getattr(each, metric)
+            for each, name, answerable in zip(self.scores[way], self.categories, self.answerable, strict=True)
+            if answerable and category in (None, name)
+        ]
+
+    def interval(self, way: str, metric: str, category: str | None = None) -> Interval:
+        """Mean and bootstrap interval."""
+        return interval(self.values(way, metric, category), self.seed)
+
+    def versus(self, first: str, second: str, metric: str, category: str | None = None) -> Paired:
+        """How the second way differs from the first."""
+        return paired(self.values(first, metric, category), self.values(second, metric, category), self.seed)
+
+    def ms(self, way: str) -> float:
+        """Median milliseconds a question."""
+        return statistics.median(each.ms for each in self.scores[way]) if self.scores[way] else 0.0
+
+    def refused(self, way: str) -> tuple[int, int]:
+        """Of the questions that nothing answers: how many the way said so of, and how many there are."""
+        mine = [s.refused for s, ok in zip(self.scores[way], self.answerable, strict=True) if not ok]
+        return int(sum(mine)), len(mine)
+
+    def entry(self) -> dict[str, Any]:
+        """As a line of the ledger."""
+        means = {
+            name: {metric: round(self.interval(name, metric).mean, 5) for metric in METRICS} for name in self.scores
+        }
+        body = {
+            "when": self.when, "dataset": self.dataset, "digest": self.digest, "seed": self.seed,
+            "embedder": self.embedder, "wiki": self.wiki, "budget_tokens": self.budget_tokens,
+            "versions": dict(self.versions), "ms": {name: round(self.ms(name), 2) for name in self.scores},
+            "spent": self.spent, "means": means, "questions": list(self.questions),
+            "scores": {
+                name: {metric: [round(getattr(s, metric), 5) for s in some] for metric in METRICS}
+                for name, some in self.scores.items()
+            },
+            "answerable": list(self.answerable),
+        }  # fmt: skip
+        return {"id": hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:12], **body}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A way beside itself in an earlier entry."""
+
+    way: str
+    metric: str
+    before: float
+    now: float
+    test: Paired
+    same_questions: int
+
+
+def evaluate(
+    dataset: str,
+    folder: Path,
+    *,
+    ways: Sequence[str] = tuple(WAYS),
+    ablations: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    embedder: str = DEFAULT,
+    wiki: bool = False,
+    model: LanguageModel | None = None,
+    judge: LanguageModel | None = None,
+    active_model: LanguageModel | None = None,
+    budget_tokens: int = BUDGET_TOKENS,
+    say: Callable[[str], None] = lambda text: None,
+) -> Result:
+    """Build a corpus of the data set in `folder` and ask its questions by each way.
+
+    Raises:
+        NotFoundError, InputError: the data set.
+        ConfigError: there is no such way.
+        ConflictError: `folder` holds something.
+    """
+    names = [*ways, *(ABLATIONS if ablations else ())]
+    asks = {name: way(name) for name in names}
+    if folder.exists() and any(folder.iterdir()):
+        raise ConflictError(f"{folder} is not empty", hint="give a new folder: the corpus is built there")
+    data = load(dataset, seed=seed)
+    questions = sampled(data.questions, limit, seed)
+    say(f"{data.name}: {len(data.documents):,} sessions, {len(questions):,} of {len(data.questions):,} questions")
+    corpus, added, built = _build(data, folder, embedder, wiki, say)
+    context = Context(corpus, _graph(corpus), folder / "files", _policy(active_model))
+    _export(corpus, context.folder)
+    scores = {name: _ask(context, asks[name], questions, budget_tokens, name, say) for name in names}
+    answers: dict[str, list[dict[str, Any]]] = {}
+    if model is not None:
+        for name in ways:
+            say(f"{name}: {model.name} answers")
+            answers[name] = [
+                _answer(context, asks[name](context, q), q, model, judge, budget_tokens) for q in questions
+            ]
+    return Result(
+        dataset=data.name, digest=data.digest, seed=seed, embedder=embedder, wiki=wiki, budget_tokens=budget_tokens,
+        questions=tuple(q.id for q in questions), categories=tuple(q.category for q in questions),
+        answerable=tuple(q.answerable for q in questions), scores=scores, answers=answers, graph=built,
+        add_seconds=added, counts=data.counts, versions=_versions(),
+        when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        spent="; ".join(f"{m.name}: {m.spent}" for m in {id(m): m for m in (model, judge, active_model) if m}.values()),
+    )  # fmt: skip
+
+
+def _build(
+    data: Dataset, folder: Path, embedder: str, wiki: bool, say: Callable[[str], None]
+) -> tuple[Corpus, float, Built]:
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus = Corpus.create(str(folder / "corpus"), embedder=embedder)
+    started = time.monotonic()
+    batches = [data.documents[at : at + BATCH] for at in range(0, len(data.documents), BATCH)]
+    with corpus.writing():
+        for _ in corpus.commit_batches(batches):
+            pass
+        corpus.maintain()
+    added = time.monotonic() - started
+    if wiki:
+        say("dreaming, without a model")
+        _dream(corpus, folder)
+    built = build(corpus)
+    corpus.warm()
+    return corpus, added, built
+
+
+def _dream(corpus: Corpus, folder: Path) -> None:
+    from memfs.brain.store import history_of
+    from memfs.dream import dream
+
+    history: History = history_of(str(folder / "state"), corpus.uri)
+    dream(corpus, history)
+    corpus.refresh()
+
+
+def _graph(corpus: Corpus) -> Graph:
+    found = Graph.open(corpus)
+    assert found is not None
+    found.near(["warm"])
+    return found
+
+
+def _policy(model: LanguageModel | None) -> Any:
+    if model is None:
+        return None
+    from memfs.recall.choose import ByModel
+
+    return ByModel(model)
+
+
+def _export(corpus: Corpus, folder: Path) -> None:
+    for file in corpus.read_all():
+        target = folder / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.data)
+
+
+def _ask(
+    context: Context, ask: Callable[[Context, Question], list[Found]], questions: Sequence[Question], budget: int,
+    name: str, say: Callable[[str], None],
+) -> list[Scores]:  # fmt: skip
+    made: list[Scores] = []
+    if questions:
+        # What a way builds once is not in its milliseconds.
+        ask(context, questions[0])
+    started = time.monotonic()
+    for question in questions:
+        before = time.perf_counter()
+        found = ask(context, question)
+        made.append(score(question, found, (time.perf_counter() - before) * 1e3, budget))
+    say(f"{name}: {time.monotonic() - started:.1f} s")
+    return made
+
+
+def _answer(
+    context: Context, found: Sequence[Found], question: Question, model: LanguageModel, judge: LanguageModel | None,
+    budget_tokens: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Have a model answer from what lies within the budget, and grade it."""
+    texts = {f"{p.path}#{p.anchor}" if p.anchor else p.path: context.bodies[p.row_id] for p in context.places}
+    shown, used = [], 0
+    for each in found:
+        used += -(-each.chars // metrics.CHARS_PER_TOKEN)
+        if used > budget_tokens:
+            break
+        shown.append(texts.get(each.citations[0], ""))
+    row: dict[str, Any]
+    asked = f"Today: {question.asked_at:%Y-%m-%d}\n" if question.asked_at else ""
+    prompt = f"{asked}Question: {question.text}\n\nPassages:\n" + "\n".join(shown)
+    try:
+        said = model.ask(ANSWER, prompt, Answered)
+    except NonsenseError as error:
+        row = {"id": question.id, "answer": "", "answerable": False, "f1": 0.0, "correct": False}
+        return {**row, "nonsense": error.message}
+    if not question.answerable:
+        silent = not said.answerable
+        return {"id": question.id, **dataclasses.asdict(said), "f1": float(silent), "correct": silent}
+    row = {"id": question.id, **dataclasses.asdict(said), "f1": f1(said.answer, question.answer)}
+    if judge is not None:
+        graded = f"Question: {question.text}\nGold answer: {question.answer}\nAnswer: {said.answer or '(none)'}"
+        with suppress(NonsenseError):
+            row["correct"] = judge.ask(JUDGE, graded, Graded).correct
+    return row
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+    for name in ("agent-memfs", "lancedb", "wordllama", "pydantic-ai-slim", "sentence-transformers"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+# -- the ledger ---------------------------------------------------------------------------
+
+
+def entries(ledger: Path) -> list[dict[str, Any]]:
+    """Return the lines of a ledger.
+
+    Raises:
+        InputError: a line is none of memfs's.
+    """
+    if not ledger.exists():
+        return []
+    found = []
+    for number, line in enumerate(ledger.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            entry = json.loads(line)
+            entry["id"], entry["scores"], entry["questions"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{ledger}:{number} is no entry: {error}", hint="one JSON object a line") from None
+        found.append(entry)
+    return found
+
+
+def append(ledger: Path, result: Result) -> str:
+    """Add a result to a ledger, and return its id."""
+    entry = result.entry()
+    ledger.parent.mkdir(parents=True, exist_ok=True)
+    with ledger.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(entry, ensure_ascii=False) + "\n")
+    return str(entry["id"])
+
+
+def against(result: Result, ledger: Path, wanted: str, metric: str = HEADLINE) -> list[Comparison]:
+    """Hold a result against an entry of a ledger (its id or the beginning of it, or `last`), way by way.
+
+    Raises:
+        NotFoundError: there is no such entry.
+        ConfigError: it was made of other data.
+    """
+    known = entries(ledger)
+    found = known[-1:] if wanted == "last" else [entry for entry in known if entry["id"].startswith(wanted)]
+    if len(found) != 1:
+        raise NotFoundError(f"{wanted}: {len(found)} such entries in {ledger}", hint="an entry's id, or: last")
+    old = found[0]
+    if old["digest"] != result.digest:
+        raise ConfigError(
+            f"entry {old['id']} is of other data ({old['dataset']} {old['digest']})", hint="compare like with like"
+        )
+    at = {question: i for i, question in enumerate(old["questions"])}
+    made = []
+    for name in result.scores:
+        if name not in old["scores"]:
+            continue
+        pairs = [
+            (old["scores"][name][metric][at[question]], getattr(each, metric))
+            for question, each, ok in zip(result.questions, result.scores[name], result.answerable, strict=True)
+            if ok and question in at
+        ]
+        if pairs:
+            before, now = [a for a, _ in pairs], [b for _, b in pairs]
+            test = paired(before, now, result.seed)
+            made.append(
+                Comparison(name, metric, statistics.fmean(before), statistics.fmean(now), test, len(pairs))
+            )  # fmt: skip
+    return made
