@@ -49,15 +49,15 @@ def test_names_are_cut_out_of_the_question() -> None:
 
 
 def test_fusion_weighs_words_above_meaning() -> None:
-    """The best word hit scores 1, the best vector hit 0.5, a passage that both found their sum."""
+    """The best word hit scores 1, the best vector hit 0.3, a passage that both found their sum."""
     fused = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 3: 0.5})
-    assert fused == {1: 1.0, 2: pytest.approx(1.0), 3: 0.0}
+    assert fused == {1: 1.0, 2: pytest.approx(0.8), 3: 0.0}
 
 
 def test_fusion_of_nothing_is_nothing() -> None:
     """Two empty legs give no candidates, one vector hit counts fully."""
     assert fuse({}, {}) == {}
-    assert fuse({}, {7: 0.2}) == {7: pytest.approx(0.5)}
+    assert fuse({}, {7: 0.2}) == {7: pytest.approx(0.3)}
 
 
 def test_a_turn_is_found_by_its_neighbours_words(corpus: Corpus) -> None:

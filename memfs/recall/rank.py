@@ -1,6 +1,6 @@
 """Passive recall: words and meaning, fused, then re-scored by who speaks. No model.
 
-    score = bm25 / max(bm25) + 0.5 · (cos - min cos) / (max cos - min cos)
+    score = bm25 / max(bm25) + 0.3 · (cos - min cos) / (max cos - min cos)
 
 over the 200 best of each leg; a passage that one leg did not bring has 0 there. If the
 question names exactly one known speaker, that speaker's turns count 1.4 times. On
@@ -24,7 +24,7 @@ __all__ = ["Ranked", "fuse", "rank", "weight", "with_text"]
 
 CANDIDATES = 200
 """Of each leg."""
-VECTOR_WEIGHT = 0.5
+VECTOR_WEIGHT = 0.3
 SPEAKER_BOOST = 1.4
 HEADER_WEIGHT = 0.5
 """Of a transcript's title and details: what is said in the session is better evidence."""

@@ -5,20 +5,23 @@ chooses an action, walks it, prunes, and looks at what it gained:
 
     cue      the question's words -> cues of nearly the same meaning -> passages
     topic    the evidence's own meaning (mean of its vectors) -> passages near it
+    spread   the evidence over more sessions, for a question that asks for several things
     tag      (cue, tag) pairs, chosen by a model
     content  a passage -> what it is filed under, chosen by a model
     time     what was said around a day, chosen by a model
     person   what somebody said, of a tag, chosen by a model
 
-The deterministic policy does `cue`, then `topic` while the evidence moves. On LoCoMo's multi-hop
-questions this finds more of the gold turns than passive recall (docs/evaluation.md); following the
+The deterministic policy does `cue`, `topic`, and `spread` where several things are asked for. On LoCoMo's
+multi-hop questions this finds more of the gold turns than passive recall (docs/evaluation.md); following the
 evidence's own words on to others (pseudo relevance feedback by terms) gained nothing, and is left to a
 model, which can tell a bridge from a common word. With a model the actions are its choice
 (MRAgent, arXiv 2606.06036, section on active reconstruction).
 
 Scores are fused as passive recall's are: each leg's share of its best, added.
 
-    score = passive + 0.3 · cue / max(cue) + 0.4 · (topic - min) / (max - min)
+    score = passive + 0.2 · cue / max(cue) + 0.4 · (topic - min) / (max - min)
+
+    spread: each further passage of a session that the evidence has one of counts 0.97 times
 
     cue(p) = sum over the question's words w: idf(w) · max over p's cues c: cos(w, c), where cos >= 0.5
 """
@@ -27,8 +30,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Protocol
 
 from memfs.corpus.catalog import Place
@@ -40,8 +45,10 @@ from memfs.recall.speakers import named
 
 __all__ = ["Budget", "Move", "Policy", "Reconstruction", "State", "asked", "citation", "reconstruct", "suffices"]
 
-CUE_WEIGHT = 0.3
+CUE_WEIGHT = 0.2
 TOPIC_WEIGHT = 0.4
+SPREAD = 0.97
+SPREAD_AMONG = 60
 SUFFICIENT_SIMILARITY = 0.55
 """Cosine with the question. On LoCoMo 70 % of the questions have none so near, and all of the gain is among them."""
 EVIDENCE = 5
@@ -130,15 +137,28 @@ class ByGain:
         """See Policy."""
         if not state.steps:
             return "cue", {"words": asked(state.question, state.names)}
-        if len(state.steps) > 1:
-            return "the topic was followed once; a second time loses more than it finds"
-        return "topic", {}
+        done = [step.action for step in state.steps]
+        if "topic" not in done:
+            return "topic", {}
+        if "spread" not in done and asks_for_many(state.question):
+            return "spread", {}
+        return "cues, topic and sessions are walked; a second time loses more than it finds"
 
 
 def suffices(ranked: Sequence[Ranked]) -> str:
     """Say why passive recall's evidence is enough, "" if it is not: a passage means nearly what the question says."""
     nearest = max((r.similarity for r in ranked[:LOOKED_AT]), default=0.0)
     return f"a passage is as near as {nearest:.2f} to the question" if nearest >= SUFFICIENT_SIMILARITY else ""
+
+
+def asks_for_many(question: str) -> bool:
+    """Whether a question asks for several things, as far as English words tell: `what activities`, `how many`."""
+    words = plain_words(question)
+    for word, follows in pairwise(words):
+        plural = follows.endswith("s") and not follows.endswith(("ss", "us", "is", "was"))
+        if (word in ("what", "which", "whose") and plural) or (word == "how" and follows == "many"):
+            return True
+    return not {"all", "both", "kinds", "types", "list"}.isdisjoint(words)
 
 
 def reconstruct(
@@ -182,7 +202,7 @@ def _walk(corpus: Corpus, graph: Graph, state: State, action: str, arguments: di
     found = _ACTIONS[action](corpus, graph, state, arguments)
     for row_id, (place, _) in found.items():
         state.places.setdefault(row_id, place)
-    leg = action if action in ("cue", "topic") else f"{action} {len(state.steps)}"
+    leg = action if action in ("cue", "topic", "spread") else f"{action} {len(state.steps)}"
     state.legs[leg] = {row_id: value for row_id, (_, value) in found.items()}
     state.pruned |= {i for i, place in state.places.items() if citation(place) in arguments.get("drop", ())}
     reached = {*state.base, *(row_id for leg in state.legs.values() for row_id in leg)} - state.pruned
@@ -257,6 +277,20 @@ def _by_topic(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str
     }
 
 
+def _spread(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str, Any]) -> Found:
+    """The evidence anew, each further passage of a session counting less: what `value` takes away is negative."""
+    pool = state.best(SPREAD_AMONG)
+    taken: Counter[str] = Counter()
+    found: Found = {}
+    while pool:
+        best = max(pool, key=lambda place: state.scores[place.row_id] * SPREAD ** taken[place.path])
+        pool.remove(best)
+        loss = state.scores[best.row_id] * (SPREAD ** taken[best.path] - 1.0)
+        found[best.row_id] = (best, loss / weight(best, state.names))
+        taken[best.path] += 1
+    return found
+
+
 def _by_tag(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str, Any]) -> Found:
     """(cue, tag) -> content."""
     tags = arguments.get("tags")
@@ -293,7 +327,8 @@ def _flat(places: Any) -> Found:
 
 
 _ACTIONS = {
-    "cue": _by_cue, "topic": _by_topic, "tag": _by_tag, "content": _by_content, "time": _by_time, "person": _by_person,
+    "cue": _by_cue, "topic": _by_topic, "spread": _spread,
+    "tag": _by_tag, "content": _by_content, "time": _by_time, "person": _by_person,
 }  # fmt: skip
 
 
