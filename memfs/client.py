@@ -41,7 +41,9 @@ def main() -> None:
     """Run the command line: by the server, or here."""
     argv = sys.argv[1:]
     code = None
-    if argv and argv[0] in SERVED and not os.environ.get("MEMFS_NO_SERVER") and "--help" not in argv:
+    # A language model's keys are in this process's environment, and stay there.
+    here = "--help" in argv or any(word.split("=", 1)[0] == "--model" for word in argv)
+    if argv and argv[0] in SERVED and not os.environ.get("MEMFS_NO_SERVER") and not here:
         code = _ask(argv)
     if code is None:
         import gc

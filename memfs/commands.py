@@ -429,8 +429,11 @@ def fetch(
             dry_run=dry_run,
         )
     if trace is not None:
-        with open(os.path.join(go.cwd, trace), "w", encoding="utf-8") as out:
-            out.write(trace_text(answer))
+        try:
+            with open(os.path.join(go.cwd, trace), "w", encoding="utf-8") as out:
+                out.write(trace_text(answer))
+        except OSError as error:
+            raise DiskError(f"{trace}: {error.strerror}", hint="name a file that can be written") from None
     go.show(answer, as_json, answer_text)
     if laid is None and not dry_run:
         go.note(f"note: no files were laid, {config.tree} is no memfs tree: memfs boot makes one")

@@ -7,9 +7,10 @@ with OPENAI_BASE_URL. The package is the extra `agent-memfs[model]`, loaded when
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,8 @@ REPAIRS_MAX = 2
 TIMEOUT_S = 180.0
 """Of one request."""
 ANSWER_TOKENS_MAX = 8_000
+CHARS_PER_TOKEN = 4
+"""To guess what a prompt will take, before the model says it."""
 
 
 class BudgetError(MemfsError):
@@ -128,6 +131,12 @@ class LanguageModel:
 
         native = not tools and self.model.profile.get("supports_json_schema_output", False)
         output: Any = NativeOutput(answer) if native else ToolOutput(answer, name="write")
+        # An answer is no longer than what is left: a model that rambles is cut, not waited for.
+        left = ANSWER_TOKENS_MAX
+        if self.max_tokens is not None:
+            left = self.max_tokens - self.spent.tokens - (len(instructions) + len(prompt)) // CHARS_PER_TOKEN
+            if left < 1:
+                raise self._used_up()
         agent: Agent[None, T] = Agent(
             self.model,
             output_type=output,
@@ -135,7 +144,7 @@ class LanguageModel:
             tools=list(tools),
             deps_type=type(None),
             retries=repairs,
-            model_settings={"temperature": 0.0, "timeout": TIMEOUT_S, "max_tokens": ANSWER_TOKENS_MAX},
+            model_settings={"temperature": 0.0, "timeout": TIMEOUT_S, "max_tokens": min(left, ANSWER_TOKENS_MAX)},
         )
 
         @agent.output_validator
@@ -146,9 +155,15 @@ class LanguageModel:
             return found
 
         self._usage = self._usage or RunUsage()
-        return self._run(lambda limits: agent.run_sync(prompt, usage=self._usage, usage_limits=limits).output)
 
-    def _run(self, run: Callable[[UsageLimits], T]) -> T:
+        async def once(limits: UsageLimits) -> T:
+            # Entered and left for each run: no connection outlives it, nor the loop that it is bound to.
+            async with self.model:
+                return (await agent.run(prompt, usage=self._usage, usage_limits=limits)).output
+
+        return self._run(once)
+
+    def _run(self, run: Callable[[UsageLimits], Awaitable[T]]) -> T:
         from pydantic_ai import UsageLimits, exceptions
 
         limits = UsageLimits(
@@ -164,7 +179,7 @@ class LanguageModel:
                 warnings.simplefilter("error", exceptions.CostNotFoundWarning)
                 warnings.simplefilter("error", exceptions.UsageLimitUnavailableWarning)
                 warnings.simplefilter("ignore", exceptions.UnsupportedSettingWarning)
-                return run(limits)
+                return asyncio.run(_awaited(run(limits)))
         except exceptions.UsageLimitExceeded as error:
             if "request_limit" in str(error):
                 raise NonsenseError(
@@ -200,6 +215,10 @@ class LanguageModel:
         return BudgetError(
             f"the budget of {limit} is used up ({self.spent})", hint="the same command again goes on from here"
         )
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
 
 
 def _first(error: Exception) -> str:

@@ -177,7 +177,7 @@ params = xllamacpp.CommonParams()
 params.model.path = str(next(pathlib.Path(package).glob("*.gguf")))
 params.n_ctx, params.n_parallel, params.port = 8192, 1, int(sys.argv[1])
 params.hostnames = ["127.0.0.1"]
-params.cpuparams.n_threads = 2
+params.cpuparams.n_threads = 1
 server = xllamacpp.Server(params)
 threading.Event().wait()
 """

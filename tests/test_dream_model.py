@@ -42,7 +42,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     return made
 
 
-def scripted(script: Script, *, tokens: int = 100, calls: list[str] | None = None, **budget: Any) -> LanguageModel:
+def scripted(script: Script, *, tokens: int = 1_000, calls: list[str] | None = None, **budget: Any) -> LanguageModel:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         text = info.instructions or ""
         kind = "notes" if "Read one session" in text else "judge" if "Judge claims" in text else "page"
@@ -113,7 +113,7 @@ def test_good(corpus: Corpus, tmp_path: Path) -> None:
     assert {row["by"] for row in verdicts} == {"scripted"}
     assert done.spent is not None
     assert done.spent.requests == 4
-    assert done.spent.tokens == 400
+    assert done.spent.tokens == 4_000
 
 
 def test_again_and_more(corpus: Corpus, tmp_path: Path, memfs: Run) -> None:
@@ -140,12 +140,12 @@ def test_the_budget(stop_after: int, corpus: Corpus, tmp_path: Path) -> None:
     version = corpus.version
     calls: list[str] = []
     with pytest.raises(BudgetError) as caught:
-        run(corpus, tmp_path, scripted(good, calls=calls, max_tokens=100 * stop_after))
+        run(corpus, tmp_path, scripted(good, calls=calls, max_tokens=1_000 * stop_after))
     assert caught.value.exit_code == 75
     assert len(calls) <= stop_after + 1
     assert corpus.refresh() == version
     again: list[str] = []
-    assert run(corpus, tmp_path, scripted(good, calls=again, max_tokens=1_000)).published is not None
+    assert run(corpus, tmp_path, scripted(good, calls=again, max_tokens=10_000)).published is not None
     assert again.count("notes") == 0
     assert calls.count("page") + again.count("page") <= 3
     assert list((tmp_path / "state/brain").glob("*.dream")) == []
@@ -162,7 +162,7 @@ def test_a_price_that_is_not_known(corpus: Corpus, tmp_path: Path) -> None:
 def test_a_session_meanwhile(corpus: Corpus, tmp_path: Path) -> None:
     """Stopped, then the Brain changes by another dream: what was read of the sessions is kept, the rest begun anew."""
     with pytest.raises(BudgetError):
-        run(corpus, tmp_path, scripted(good, max_tokens=100))
+        run(corpus, tmp_path, scripted(good, max_tokens=1_000))
     history = History(str(tmp_path / "other/h.git"))
     add(corpus, session(7, "hm", "I moved to Faro on 3 July 2026.", "I adopted 3 cats in May."))
     corpus.refresh()
@@ -325,7 +325,7 @@ def test_a_planted_instruction(corpus: Corpus, tmp_path: Path) -> None:
 def test_an_old_stage_that_was_tampered_with(corpus: Corpus, tmp_path: Path) -> None:
     """What lies in a stage is checked like a model's answer: it is not taken on trust."""
     with pytest.raises(BudgetError):
-        run(corpus, tmp_path, scripted(good, max_tokens=100))
+        run(corpus, tmp_path, scripted(good, max_tokens=1_000))
     (notes,) = (tmp_path / "state/brain").glob("*.dream/records/notes/*.json")
     kept = json.loads(notes.read_text())
     kept["observations"].append(NOTE_LIES["a name that is not there"])
@@ -345,7 +345,7 @@ def test_a_small_real_model(corpus: Corpus, memfs: Run, smollm: SmolLM, monkeypa
     """135 million parameters cannot keep a wiki: it is refused with reasons, or what it makes passes the gate."""
     for name, value in smollm.environ().items():
         monkeypatch.setenv(name, value)
-    ran: Ran = memfs("dream", "--model", smollm.name, "--max-tokens", "40000")
+    ran: Ran = memfs("dream", "--model", smollm.name, "--max-tokens", "1000")
     assert ran.code in (0, 3, 75), ran.err
     corpus.refresh()
     if ran.code == 3:
@@ -380,7 +380,7 @@ def test_a_stage_of_your_own(corpus: Corpus, tmp_path: Path) -> None:
     """--keep-stage goes on in it; begun from another Brain, it is refused and left alone."""
     stage = tmp_path / "stage"
     with pytest.raises(BudgetError):
-        run(corpus, tmp_path, scripted(good, max_tokens=200), keep_stage=str(stage))
+        run(corpus, tmp_path, scripted(good, max_tokens=2_000), keep_stage=str(stage))
     copy = tmp_path / "copy"
     shutil.copytree(stage, copy)
     assert run(corpus, tmp_path, scripted(good), keep_stage=str(stage)).published is not None

@@ -230,8 +230,8 @@ def test_answers(tmp_path: Path) -> None:
     assert "scripted" in result_text(result)
 
 
-FLOORS = {"personas": {"passive": 0.0, "active": 0.0}, "LoCoMo": {"passive": 0.0, "active": 0.0}}
-"""Turn R@10 as measured (docs/evaluation.md), less the half width of its interval for the sample's size."""
+FLOORS = {"personas": {"passive": 0.29, "active": 0.30}, "LoCoMo": {"passive": 0.70, "active": 0.70}}
+"""The lower ends of turn R@10 as measured on these very samples: 38.1, 40.0, 78.2 and 77.8 %."""
 
 
 @pytest.mark.parametrize("name", FLOORS)

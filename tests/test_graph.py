@@ -169,7 +169,7 @@ def test_walk(talks: Corpus) -> None:
     build(talks)
     graph = Graph.open(talks)
     assert graph is not None
-    question = "Which ceramics hobby did Ana begin?"
+    question = "Ana began a hobby with ceramics, which?"
     seeds = rank(talks, question, EVERYTHING)
     made = reconstruct(talks, graph, question, EVERYTHING, seeds)
     assert [move.action for move in made.steps] == ["cue", "topic"]
@@ -225,6 +225,7 @@ def test_commands(talks: Corpus, memfs: Run, tmp_path: Path, monkeypatch: pytest
     assert ran.json["trace"]["steps"][0]["action"] == "cue"
     assert "## Round 1: cue" in (tmp_path / "trace.md").read_text()
     assert memfs("fetch", "pottery", "--rounds", "0").code == 3
+    assert memfs("fetch", "pottery", "--trace", str(tmp_path / "none/trace.md")).code == 9
 
 
 def choosing(*choices: dict[str, Any]) -> LanguageModel:
