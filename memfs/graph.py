@@ -9,6 +9,7 @@ from typing import NamedTuple
 from memfs import paths
 from memfs.corpus.edges import Edges
 from memfs.corpus.table import Corpus
+from memfs.corpus.terms import plain_words
 from memfs.errors import NotFoundError
 from memfs.recall.graph import Built, Graph
 from memfs.recall.graph import build as make
@@ -57,7 +58,8 @@ def sizes(corpus: Corpus) -> dict[str, int]:
 def cue(corpus: Corpus, word: str) -> Cue:
     """Return the neighbourhood of a cue: a word in any form, a name, a person, a date."""
     graph = Graph(corpus, _edges(corpus))
-    wanted = next((key for key in (graph.key(word), word.casefold()) if graph.counts.get(key)), None)
+    keys = (graph.key(word), " ".join(plain_words(word)), word.casefold())
+    wanted = next((key for key in keys if key and graph.counts.get(key)), None)
     if wanted is None:
         raise NotFoundError(f"{word}: no such cue", hint="memfs fetch asks by meaning")
     found = graph.contents({wanted: None})

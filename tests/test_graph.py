@@ -153,6 +153,18 @@ def test_killed_between_out_and_in(talks: Corpus) -> None:
     assert graph.contents({"juggl": None})
 
 
+def test_nothing_to_file_under(corpus: Corpus, memfs: Run) -> None:
+    """A binary file and an empty one are looked at once; names with an apostrophe are found as people write them."""
+    corpus.commit(
+        [document("notes/a.bin", b"x\0y"), document("notes/b.md", ""), document("notes/c.md", "Ask O'Brien.")]
+    )
+    assert build(corpus).files == 3
+    assert build(corpus).files == 0
+    assert memfs("graph", "--corpus", corpus.uri, "--json").json["unfiled"] == 0
+    assert memfs("graph", "cue", "O'Brien", "--corpus", corpus.uri).out.startswith("obrien: 1 passages")
+    assert memfs("graph", "cue", "", "--corpus", corpus.uri).code == 4
+
+
 def test_over_s3(store: Store) -> None:
     """The graph lies beside the passages, wherever those lie."""
     made = Corpus.create(store.uri("graph"))

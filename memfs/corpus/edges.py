@@ -8,6 +8,7 @@ nothing, whatever a crash left behind. Files are filed anew as a whole, in two L
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,13 +24,14 @@ __all__ = ["SCHEMA", "Edges"]
 
 TABLE = "edges"
 IN_LIST_MAX = 500
+KEEP_VERSIONS = timedelta(days=7)
 INDEX_ROWS = 20_000
 """Below it a scan is as fast as an index."""
 SCHEMA = pa.schema(
     [
         pa.field("cue", pa.string(), nullable=False),  # folded: a stem, a name, a person, 2023-05 or 2023-05-08. BTREE
         pa.field("label", pa.string(), nullable=False),  # as it stands in the text
-        pa.field("kind", pa.string(), nullable=False),  # word, name, person, date, topic
+        pa.field("kind", pa.string(), nullable=False),  # word, name, person, date, topic; none: nothing
         pa.field("tag", pa.string(), nullable=False),  # what associates the two: the word beside the cue; may be ""
         pa.field("layer", pa.string(), nullable=False),  # episodic, semantic, abstraction
         pa.field("path", pa.string(), nullable=False),  # BTREE
@@ -76,13 +78,12 @@ class Edges:
             self._call(lambda: self._table.add(rows.cast(SCHEMA)))
 
     def fold(self) -> None:
-        """Make the indices once there is enough to index, and fold new rows into them."""
-        if self._call(self._table.count_rows) < INDEX_ROWS:
-            return
-        have = {index.columns[0] for index in self._call(self._table.list_indices)}
-        for column in {"cue", "path"} - have:
-            self._call(lambda column=column: self._table.create_index(column, config=BTree()))
-        self._call(self._table.optimize)
+        """Make the indices once there is enough to index, fold new rows in, and drop versions older than 7 days."""
+        if self._call(self._table.count_rows) >= INDEX_ROWS:
+            have = {index.columns[0] for index in self._call(self._table.list_indices)}
+            for column in {"cue", "path"} - have:
+                self._call(lambda column=column: self._table.create_index(column, config=BTree()))
+        self._call(lambda: self._table.optimize(cleanup_older_than=KEEP_VERSIONS))
 
     def of_cues(self, cues: Sequence[str], under: str = "") -> pa.Table:
         """Return the edges of these cues, below a prefix."""
@@ -97,13 +98,13 @@ class Edges:
 
     def cues(self) -> pa.Table:
         """Return every cue once, with a label, its kind and how many edges it has, as `cue label kind edges`."""
-        rows = self._select(None, ["cue", "label", "kind"])
+        rows = self._select("kind != 'none'", ["cue", "label", "kind"])
         table = rows.group_by(["cue", "kind"], use_threads=False).aggregate([("label", "first"), ("cue", "count")])
         return table.rename_columns({"label_first": "label", "cue_count": "edges"})
 
     def sizes(self) -> dict[str, int]:
         """Return the edges by layer and by kind, the cues, the tags and the files."""
-        rows = self._select(None, ["cue", "tag", "kind", "layer", "path"])
+        rows = self._select("kind != 'none'", ["cue", "tag", "kind", "layer", "path"])
         found = {"edges": len(rows)}
         for name in ("cue", "tag", "path"):
             found[f"{name}s"] = len(pc.unique(rows[name]))

@@ -98,13 +98,15 @@ def _rows(corpus: Corpus, names: Sequence[str]) -> tuple[pa.Table, int]:
         places = catalog.file(path)
         count += len(places)
         texts = [data.data[p.start : p.end][:TEXT_CHARS_MAX].decode("utf-8", errors="replace") for p in places]
-        if any("\0" in text for text in texts):
-            continue
-        for place, text in zip(places, texts, strict=True):
-            found += [_row(place, cue, _layer(place, text), version) for cue in _cues(place, text)]
-        turns = [_said(text) for place, text in zip(places, texts, strict=True) if place.speaker is not None]
-        if turns:
-            found += [_row(places[0], cue, "abstraction", version) for cue in topics_of(turns)]
+        before = len(found)
+        if not any("\0" in text for text in texts):
+            for place, text in zip(places, texts, strict=True):
+                found += [_row(place, cue, _layer(place, text), version) for cue in _cues(place, text)]
+            turns = [_said(text) for place, text in zip(places, texts, strict=True) if place.speaker is not None]
+            found += [_row(places[0], cue, "abstraction", version) for cue in topics_of(turns)] if turns else []
+        if len(found) == before:
+            # Looked at, and nothing to file it under (a binary file): not to be looked at again.
+            found.append(_row(places[0], Cue("none", "", "", ""), "", version))
     return pa.Table.from_pylist(found, schema=SCHEMA), count
 
 
