@@ -147,19 +147,20 @@ class LanguageModel:
             model_settings={"temperature": 0.0, "timeout": TIMEOUT_S, "max_tokens": min(left, ANSWER_TOKENS_MAX)},
         )
 
-        @agent.output_validator
-        def _check(found: T) -> T:
+        def checked(found: T) -> T:
             wrong = check(found)
             if wrong:
                 raise ModelRetry(wrong)
             return found
 
+        agent.output_validator(checked)
         self._usage = self._usage or RunUsage()
 
         async def once(limits: UsageLimits) -> T:
             # Entered and left for each run: no connection outlives it, nor the loop that it is bound to.
             async with self.model:
-                return (await agent.run(prompt, usage=self._usage, usage_limits=limits)).output
+                output: T = (await agent.run(prompt, usage=self._usage, usage_limits=limits)).output
+                return output
 
         return self._run(once)
 

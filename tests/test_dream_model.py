@@ -46,7 +46,7 @@ def scripted(script: Script, *, tokens: int = 1_000, calls: list[str] | None = N
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         text = info.instructions or ""
         kind = "notes" if "Read one session" in text else "judge" if "Judge claims" in text else "page"
-        prompt = str(messages[0].parts[0].content)  # type: ignore[union-attr]
+        prompt = str(messages[0].parts[0].content)
         attempt = sum(isinstance(message, ModelResponse) for message in messages) + 1
         if calls is not None:
             calls.append(kind)
@@ -246,13 +246,13 @@ def test_it_may_use_tools(corpus: Corpus, tmp_path: Path) -> None:
         return uses[attempt - 1] if kind == "page" and attempt <= len(uses) else good(kind, prompt, attempt)
 
     model = scripted(script)
-    inner = model.model.function  # type: ignore[attr-defined]
+    inner = model.model.function
 
     def listening(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         told.extend(str(p.content) for p in messages[-1].parts if p.part_kind == "tool-return")
-        return inner(messages, info)  # type: ignore[no-any-return]
+        return inner(messages, info)
 
-    model.model.function = listening  # type: ignore[attr-defined]
+    model.model.function = listening
     assert run(corpus, tmp_path, model).published is not None
     assert MOVE in told[0]
     assert "there is none" in told[1]

@@ -212,7 +212,7 @@ def test_answers(tmp_path: Path) -> None:
     """With a model: F1, grades, abstention counted as right; nonsense is an answer that is wrong."""
 
     def say(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        prompt = str(messages[0].parts[0].content)  # type: ignore[union-attr]
+        prompt = str(messages[0].parts[0].content)
         if "You grade" in (info.instructions or ""):
             return ModelResponse([TextPart(json.dumps({"correct": "greyhound" in prompt, "why": ""}))])
         if "cat" in prompt.splitlines()[0]:
