@@ -372,6 +372,7 @@ def boot(
     value("--budget-tokens", type=int, default=2000, metavar="N", help="of the printed synthesis [2000]"),
     value("--since", metavar="DATE", help="only what happened on or after this date"),
     value("--until", metavar="DATE", help="only what happened before this date"),
+    value("--today", metavar="DATE", help="count `last week` and `two days ago` from this date [the day it is]"),
     value(
         "--active",
         choices=("auto", "always", "never"),
@@ -392,8 +393,8 @@ def boot(
 )
 def fetch(
     go: Invocation, question: list[str], k: int, budget_tokens: int, since: str | None, until: str | None,
-    active: str, rounds: int | None, max_seconds: float | None, model: str | None, max_tokens: int | None,
-    trace: str | None, under: str, max_size: str | None, corpus: str | None, tree: str | None, as_json: bool,
+    today: str | None, active: str, rounds: int | None, max_seconds: float | None, model: str | None,
+    max_tokens: int | None, trace: str | None, under: str, max_size: str | None, corpus: str | None, tree: str | None, as_json: bool,
     dry_run: bool,
 ) -> None:  # fmt: skip
     """Ask in words. Prints a cited synthesis and lays the supporting files into the tree, in one batch."""
@@ -404,6 +405,7 @@ def fetch(
 
     config = go.config(corpus=corpus, tree=tree, max_size=max_size)
     scope = Scope(paths.prefix(under), when(since, "since"), when(until, "until"))
+    asked = when(today, "today")
     if (rounds is not None and rounds < 1) or (max_seconds is not None and max_seconds <= 0):
         raise InputError("--rounds and --max-seconds must be positive", hint="leave them out for 4 and 5")
     opened = go.open(config)
@@ -426,6 +428,7 @@ def fetch(
             active=active,
             policy=policy,
             budget=verb.limits(rounds, max_seconds),
+            today=asked.date() if asked else None,
             dry_run=dry_run,
         )
     if trace is not None:

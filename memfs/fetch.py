@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timezone
 from weakref import WeakKeyDictionary
 
 from memfs.corpus.catalog import Place
@@ -17,7 +18,7 @@ from memfs.recall.evidence import Evidence
 from memfs.recall.graph import Graph
 from memfs.recall.rank import Ranked, rank, with_text
 from memfs.recall.reconstruct import Budget, Move, Policy, reconstruct, suffices
-from memfs.recall.relevance import relevant
+from memfs.recall.relevance import bearing, is_weak
 from memfs.workset.apply import Applied, apply
 from memfs.workset.cache import HostCache
 from memfs.workset.gather import gather
@@ -94,6 +95,8 @@ class Answer:
     """What went, or would go, from the tree to make room for `files`."""
     trace: Trace | None = None
     """How the evidence was reconstructed; None where nothing was found or asked for."""
+    weak: bool = False
+    """The evidence is the nearest that there is, and may have nothing to do with the question: no file was laid."""
 
     @property
     def found(self) -> bool:
@@ -102,18 +105,20 @@ class Answer:
 
 
 def recall(
-    corpus: Corpus, question: str, *, k: int = K, scope: Scope = EVERYTHING, active: str = "never"
-) -> list[Evidence]:
-    """Return the `k` best passages, best first; [] when nothing relevant was found. Writes nothing.
+    corpus: Corpus, question: str, *, k: int = K, scope: Scope = EVERYTHING, active: str = "never",
+    today: date | None = None,
+) -> list[Evidence]:  # fmt: skip
+    """Return the `k` best passages, best first; [] when nothing bears on the question. Writes nothing.
 
     `active` is `never`, `always`, or `auto`: reconstruct along the graph where passive recall does not suffice.
+    `last week` is counted from `today` (None: the day it is).
 
     Raises:
         InputError: the question is empty, or `k` is not positive.
     """
-    ranked, _ = _found(corpus, question, k, scope, active)
+    ranked, weak, _ = _found(corpus, question, k, scope, active, today)
     rows = corpus.read_rows([r.place.row_id for r in ranked], ["body"])
-    return with_text(ranked, [row["body"] for row in rows])
+    return with_text(ranked, [row["body"] for row in rows], weak=weak)
 
 
 def fetch(
@@ -129,28 +134,31 @@ def fetch(
     active: str = "auto",
     policy: Policy | None = None,
     budget: Budget | None = None,
+    today: date | None = None,
     dry_run: bool = False,
 ) -> Answer:
     """Answer from the corpus, and lay the files that hold the evidence into `tree` (None: only answer).
+
+    Weak evidence is shown, and its files are not laid. `last week` is counted from `today` (None: the day it is).
 
     Raises:
         InputError: the question is empty, or `k` or the budget is not positive.
     """
     if budget_tokens < 1:
         raise InputError("the token budget must be positive", hint="leave --budget-tokens out for 2,000")
-    ranked, trace = _found(corpus, question, k, scope, active, policy, budget)
+    ranked, weak, trace = _found(corpus, question, k, scope, active, today, policy, budget)
     small = _files(r.place for r in ranked if r.place.file_size <= FILE_BYTES_MAX)
     contents = gather(corpus, ((p.path, p.sha256) for p in small), cache, mirror)
-    evidence = with_text(ranked, _bodies(corpus, ranked, contents))
+    evidence = with_text(ranked, _bodies(corpus, ranked, contents), weak=weak)
     text, shown = synthesis.extract(evidence, budget_tokens)
-    laid, evicted = _lay(corpus, question, small[:FILES_MAX], contents, tree, dry_run)
+    laid, evicted = _lay(corpus, question, small[:FILES_MAX], contents, None if weak else tree, dry_run)
     large = _files(r.place for r in ranked if r.place.file_size > FILE_BYTES_MAX)
     laid += [
         LaidFile(p.path, p.file_size, "too large", f"over {FILE_BYTES_MAX >> 20} MiB: memfs get it by name")
         for p in large
     ]
     coverage = _coverage(corpus, scope, tree)
-    return Answer(question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, trace)
+    return Answer(question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, trace, weak)
 
 
 def limits(rounds: int | None, seconds: float | None) -> Budget:
@@ -160,24 +168,26 @@ def limits(rounds: int | None, seconds: float | None) -> Budget:
 
 
 def _found(
-    corpus: Corpus, question: str, k: int, scope: Scope, active: str, policy: Policy | None = None,
-    budget: Budget | None = None,
-) -> tuple[list[Ranked], Trace | None]:  # fmt: skip
+    corpus: Corpus, question: str, k: int, scope: Scope, active: str, today: date | None,
+    policy: Policy | None = None, budget: Budget | None = None,
+) -> tuple[list[Ranked], bool, Trace | None]:  # fmt: skip
+    """The evidence, whether it is weak, and how it was found."""
     _check(corpus, question, k, scope)
-    passive = rank(corpus, question, scope)
-    kept = relevant(passive, query_terms(question), len(corpus.catalog()))
+    passive = rank(corpus, question, scope, today or datetime.now(timezone.utc).date())
+    kept = bearing(passive)
+    weak = bool(kept) and is_weak(passive, query_terms(question), len(corpus.catalog()))
     if active == "never" or not kept:
-        return kept[:k], None
+        return kept[:k], weak, None
     enough = suffices(passive) if active == "auto" else ""
     if enough:
-        return kept[:k], Trace(False, enough)
+        return kept[:k], weak, Trace(False, enough)
     graph = _graph(corpus)
     if graph is None:
         if active == "always":
             raise NotFoundError("the corpus has no graph", hint="memfs graph build makes one")
-        return kept[:k], Trace(False, "the corpus has no graph: memfs graph build makes one")
+        return kept[:k], weak, Trace(False, "the corpus has no graph: memfs graph build makes one")
     made = reconstruct(corpus, graph, question, scope, passive, policy=policy, budget=budget)
-    return made.ranked[:k], Trace(True, made.stopped, made.steps)
+    return made.ranked[:k], weak, Trace(True, made.stopped, made.steps)
 
 
 LOOK_AGAIN_S = 30.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -111,18 +111,22 @@ class Memory:
         under: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
+        today: date | None = None,
     ) -> list[Evidence]:
-        """Return the `k` best passages, best first; nothing is written."""
+        """Return the `k` best passages, best first; nothing is written. `last week` is counted from `today`."""
         from memfs.fetch import recall
 
         self.refresh()
-        return recall(self.corpus, question, k=k, scope=_scope(under, since, until))
+        return recall(self.corpus, question, k=k, scope=_scope(under, since, until), today=today)
 
     def fetch(
         self, question: str, *, directory: str | None = None, k: int = 10, budget_tokens: int = 2_000,
-        under: str = "", since: datetime | None = None, until: datetime | None = None,
+        under: str = "", since: datetime | None = None, until: datetime | None = None, today: date | None = None,
     ) -> Answer:  # fmt: skip
-        """Answer with citations, and lay the supporting files into the tree at `directory` (default: ./memory)."""
+        """Answer with citations, and lay the supporting files into the tree at `directory` (default: ./memory).
+
+        `last week` is counted from `today` (None: the day it is).
+        """
         from memfs.fetch import fetch
         from memfs.workset.tree import Tree
 
@@ -131,7 +135,7 @@ class Memory:
         with Tree.open(root, self.config.state_dir, corpus=self.corpus.uri, limits=self._limits) as tree:
             return fetch(
                 self.corpus, question, tree=tree, cache=self._cache, mirror=self._mirror, k=k,
-                budget_tokens=budget_tokens, scope=_scope(under, since, until),
+                budget_tokens=budget_tokens, scope=_scope(under, since, until), today=today,
             )  # fmt: skip
 
     def warm(self, *, mirror_bytes: int = 256 << 20) -> int:

@@ -202,11 +202,13 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
         yield "try the words that the memory itself would use, fewer filters, or look around: memfs ls --remote"
         yield _coverage_line(answer)
         return
+    if answer.weak:
+        yield "Nothing here answers this for sure. The nearest passages, which may be about something else:\n"
     yield answer.synthesis
     if answer.shown < len(answer.evidence):
         rest = answer.evidence[answer.shown :]
         yield f"\nbeyond the token budget: {', '.join(e.citation for e in rest[:LINES_MAX])}"
-    yield "\nfiles:"
+    yield "\nfiles (not laid; memfs get brings one by name):" if answer.weak else "\nfiles:"
     yield from (f"  {_file_line(file, answer.dry_run)}" for file in answer.files)
     yield from going_text(answer.evicted, answer.dry_run)
     if answer.trace is not None and answer.trace.active:

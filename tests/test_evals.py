@@ -155,7 +155,7 @@ def test_scores() -> None:
     page = score(question, [Found(("knowledge/x.md", "sessions/a#t1", "sessions/b#t9"), 40)], 1.0, 25)
     assert page.turn_r10 == 1.0
     nothing = score(question, [], 1.0, 25)
-    assert (nothing.turn_r10, nothing.refused) == (0.0, 1.0)
+    assert (nothing.turn_r10, nothing.doubted) == (0.0, 1.0)
 
 
 def test_statistics() -> None:

@@ -25,7 +25,8 @@ from memfs.errors import NotFoundError
 from memfs.fetch import fetch, recall
 from memfs.llm import LanguageModel
 from memfs.recall.choose import ByModel
-from memfs.recall.cues import cues_of, dates_in, is_stable, topics_of
+from memfs.recall.cues import cues_of, is_stable, topics_of
+from memfs.recall.dates import dates_in
 from memfs.recall.graph import Graph, build
 from memfs.recall.rank import rank
 from memfs.recall.reconstruct import Budget, reconstruct, suffices

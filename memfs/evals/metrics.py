@@ -64,8 +64,8 @@ class Scores:
     tokens: float
     """Of what is within it."""
     ms: float
-    refused: float
-    """1 if the way said that nothing bears on the question."""
+    doubted: float
+    """1 if the way said that nothing bears on the question, or that what it gives may not."""
 
 
 class Found(NamedTuple):
@@ -73,6 +73,8 @@ class Found(NamedTuple):
 
     citations: tuple[str, ...]
     chars: int
+    weak: bool = False
+    """Given with the word that it may have nothing to do with the question."""
 
 
 def score(question: Question, ranked: Sequence[Found], ms: float, budget_tokens: int) -> Scores:
@@ -97,7 +99,8 @@ def score(question: Question, ranked: Sequence[Found], ms: float, budget_tokens:
     return Scores(
         recall(5), recall(10), len(sessions.intersection(first)) / len(sessions) if sessions else 0.0,
         float(bool(hits)), len(hits) / len(gold) if gold else 0.0,
-        sum(bool(each & gold) for each in inside) / held if held else 0.0, used, ms, float(not ranked),
+        sum(bool(each & gold) for each in inside) / held if held else 0.0, used, ms,
+        float(not ranked or ranked[0].weak),
     )  # fmt: skip
 
 

@@ -34,14 +34,15 @@ def _lines(result: Result) -> Iterator[str]:
     yield ""
     metrics = ("turn_r10", "session_r5", "touched", "recall_in_budget", "precision_in_budget")
     yield from _table(
-        ["way", *(TITLES[m] for m in metrics), "tokens", "ms a question", "nothing said of the unanswerable"],
+        ["way", *(TITLES[m] for m in metrics), "tokens", "ms a question", "doubted: without an answer", "with one"],
         [
             [
                 name,
                 *(str(result.interval(name, m)) for m in metrics),
                 f"{statistics.fmean(s.tokens for s in result.scores[name]):,.0f}",
                 f"{result.ms(name):.1f}",
-                "{} of {}".format(*result.refused(name)),
+                "{} of {}".format(*result.doubted(name, answerable=False)),
+                "{} of {}".format(*result.doubted(name, answerable=True)),
             ]
             for name in result.scores
         ],

@@ -109,9 +109,9 @@ class Result:
         """Median milliseconds a question."""
         return statistics.median(each.ms for each in self.scores[way]) if self.scores[way] else 0.0
 
-    def refused(self, way: str) -> tuple[int, int]:
-        """Of the questions that nothing answers: how many the way said so of, and how many there are."""
-        mine = [s.refused for s, ok in zip(self.scores[way], self.answerable, strict=True) if not ok]
+    def doubted(self, way: str, *, answerable: bool) -> tuple[int, int]:
+        """Of the questions that have an answer, or have none: how many the way doubted, and how many there are."""
+        mine = [s.doubted for s, ok in zip(self.scores[way], self.answerable, strict=True) if ok is answerable]
         return int(sum(mine)), len(mine)
 
     def entry(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from memfs.recall.cues import cues_of
 from memfs.recall.graph import Graph
 from memfs.recall.rank import Ranked, rank
 from memfs.recall.reconstruct import ByGain, Policy, Reconstruction, State, reconstruct, suffices
-from memfs.recall.relevance import relevant
+from memfs.recall.relevance import bearing, is_weak
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,14 +76,14 @@ class Context:
             for place, row in zip(self.places, rows, strict=True)
         }
 
-    def inside(self, under: str) -> list[int]:
-        """Positions of the passages below a prefix."""
-        if under not in self._inside:
-            self._inside[under] = [i for i, place in enumerate(self.places) if place.path.startswith(under)]
-        return self._inside[under]
+    def inside(self, scope: Scope) -> list[int]:
+        """Positions of the passages in a scope."""
+        if scope not in self._inside:
+            self._inside[scope] = [i for i, place in enumerate(self.places) if _is_in(place, scope)]
+        return self._inside[scope]
 
     @cached_property
-    def _inside(self) -> dict[str, list[int]]:
+    def _inside(self) -> dict[Scope, list[int]]:
         return {}
 
     @cached_property
@@ -146,7 +147,19 @@ Way = Callable[[Context, "Question"], list[Found]]
 
 
 def _scope(question: Question) -> Scope:
-    return Scope(under=question.under)
+    """Its folder, and nothing that was said after the day on which it is asked: the same for every way."""
+    if question.asked_at is None:
+        return Scope(question.under)
+    return Scope(question.under, until=datetime.combine(question.asked_at, time.max, timezone.utc))
+
+
+def _is_in(place: Place, scope: Scope) -> bool:
+    when = place.event_time
+    return place.path.startswith(scope.under) and (scope.until is None or (when is not None and when < scope.until))
+
+
+def _today(question: Question) -> date | None:
+    return question.asked_at.date() if question.asked_at else None
 
 
 def _content(question: str) -> list[str]:
@@ -172,7 +185,8 @@ def grep(context: Context, question: Question) -> list[Found]:
         at = context_line(context, name, int(number))
         if at is not None:
             held[at].add(word.casefold())
-    best = sorted(held, key=lambda at: (-len(held[at]), at))[:DEPTH]
+    inside = set(context.inside(_scope(question)))
+    best = sorted(inside.intersection(held), key=lambda at: (-len(held[at]), at))[:DEPTH]
     return [context.found(context.places[at]) for at in best]
 
 
@@ -207,15 +221,16 @@ def _lines(context: Context) -> dict[str, list[tuple[int, int]]]:
 
 def bm25(context: Context, question: Question) -> list[Found]:
     """Over single turns, within the scope: its own counts, its own lengths."""
-    inside = context.inside(question.under)
-    index: dict[str, Any] = context.__dict__.setdefault("_bm25", {})
-    if question.under not in index:
+    scope = _scope(question)
+    inside = context.inside(scope)
+    index: dict[Scope, Any] = context.__dict__.setdefault("_bm25", {})
+    if scope not in index:
         df: Counter[str] = Counter()
         for i in inside:
             df.update(context.words[i].keys())
         lengths = [sum(context.words[i].values()) for i in inside]
-        index[question.under] = (df, lengths, sum(lengths) / max(1, len(lengths)))
-    df, lengths, mean = index[question.under]
+        index[scope] = (df, lengths, sum(lengths) / max(1, len(lengths)))
+    df, lengths, mean = index[scope]
     terms = query_terms(question.text)
     scores = []
     for i, length in zip(inside, lengths, strict=True):
@@ -233,7 +248,7 @@ def bm25(context: Context, question: Question) -> list[Found]:
 def _nearest(context: Context, question: Question) -> list[int]:
     import numpy as np
 
-    inside = context.inside(question.under)
+    inside = context.inside(_scope(question))
     (asked,) = context.corpus.embedder.embed([question.text])
     similar = context.vectors[inside] @ asked
     return [inside[i] for i in np.argsort(-similar, kind="stable")[:DEPTH]]
@@ -249,7 +264,7 @@ def n_hop(context: Context, question: Question) -> list[Found]:
     near = _nearest(context, question)
     seeds = near[:SEEDS]
     names = frozenset().union(*(context.names[i] for i in seeds)) if seeds else frozenset()
-    inside = set(context.inside(question.under))
+    inside = set(context.inside(_scope(question)))
     beside = {
         j for i in seeds for j in (i - 1, i + 1) if j in inside and context.places[j].path == context.places[i].path
     }
@@ -262,35 +277,35 @@ def n_hop(context: Context, question: Question) -> list[Found]:
 
 def full(context: Context, question: Question) -> list[Found]:
     """Everything, newest session first."""
-    inside = context.inside(question.under)
+    inside = context.inside(_scope(question))
     order = sorted(inside, key=lambda i: (-(context.places[i].event_time or context.places[i].mtime).timestamp(), i))
     return [context.found(context.places[i]) for i in order]
 
 
 def passive(context: Context, question: Question) -> list[Found]:
     """What memfs's first search says, "nothing" included."""
-    ranked = rank(context.corpus, question.text, _scope(question))
-    return _shown(context, _relevant(context, question, ranked))
+    ranked = rank(context.corpus, question.text, _scope(question), _today(question))
+    return _shown(context, bearing(ranked), _weak(context, question, ranked))
 
 
-def _relevant(context: Context, question: Question, ranked: Sequence[Ranked]) -> list[Ranked]:
-    return relevant(ranked, query_terms(question.text), len(context.corpus.catalog()))
+def _weak(context: Context, question: Question, ranked: Sequence[Ranked]) -> bool:
+    return is_weak(ranked, query_terms(question.text), len(context.corpus.catalog()))
 
 
-def _shown(context: Context, ranked: Sequence[Ranked]) -> list[Found]:
-    return [context.found(r.place) for r in ranked[:DEPTH]]
+def _shown(context: Context, ranked: Sequence[Ranked], weak: bool) -> list[Found]:
+    return [context.found(r.place)._replace(weak=weak) for r in ranked[:DEPTH]]
 
 
 def walked(context: Context, question: Question, policy: Policy | None, *, always: bool) -> list[Found]:
     """The first search, and the walk where it does not suffice."""
-    ranked = rank(context.corpus, question.text, _scope(question))
-    kept = _relevant(context, question, ranked)
+    ranked = rank(context.corpus, question.text, _scope(question), _today(question))
+    kept, weak = bearing(ranked), _weak(context, question, ranked)
     if not kept or (not always and suffices(ranked)):
-        return _shown(context, kept)
+        return _shown(context, kept, weak)
     made: Reconstruction = reconstruct(
         context.corpus, context.graph, question.text, _scope(question), ranked, policy=policy
     )
-    return _shown(context, made.ranked)
+    return _shown(context, made.ranked, weak)
 
 
 def active(context: Context, question: Question) -> list[Found]:

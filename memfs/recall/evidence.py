@@ -26,6 +26,8 @@ class Evidence:
     """Of the file."""
     text: str
     """The passage as it stands in the file."""
+    weak: bool = False
+    """It is among the nearest that there is, and may have nothing to do with the question."""
 
     @property
     def citation(self) -> str:

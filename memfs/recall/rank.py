@@ -3,9 +3,13 @@
     score = bm25 / max(bm25) + 0.3 · (cos - min cos) / (max cos - min cos)
 
 over the 200 best of each leg; a passage that one leg did not bring has 0 there. If the
-question names exactly one known speaker, that speaker's turns count 1.4 times. On
-LoCoMo, the weighted sum beats reciprocal rank fusion at every weight tried, by 1.4
-points of turn recall@10 (docs/decisions/003-recall-without-a-model.md).
+question names exactly one known speaker, that speaker's turns count 1.4 times; so do
+the user's beside an assistant's, which are longer and say less of the one who asks. A
+question that speaks of a time ("last month", "on 3 May") is asked within that time as
+well, and what was said then or within three days after counts 1.5 times. On LoCoMo,
+the weighted sum beats reciprocal rank fusion at every weight tried, by 1.4 points of
+turn recall@10 (docs/decisions/003-recall-without-a-model.md; the user's turns, times
+and headers: docs/decisions/017-who-asks-and-when.md).
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
 
 from memfs.corpus.catalog import Place
-from memfs.corpus.table import Corpus, Hit, Scope
+from memfs.corpus.table import Corpus, Scope
 from memfs.corpus.terms import query_terms
+from memfs.recall.dates import Span, spans_in
 from memfs.recall.evidence import Evidence
-from memfs.recall.speakers import named, without_names
+from memfs.recall.speakers import ASKERS, named, without_names
 
 __all__ = ["Ranked", "fuse", "rank", "weight", "with_text"]
 
@@ -26,8 +32,12 @@ CANDIDATES = 200
 """Of each leg."""
 VECTOR_WEIGHT = 0.3
 SPEAKER_BOOST = 1.4
-HEADER_WEIGHT = 0.5
-"""Of a transcript's title and details: what is said in the session is better evidence."""
+TIME_BOOST = 1.5
+DAYS_AFTER = 3
+"""An event is spoken of within days: so long after the time that is asked about a passage still counts as of it."""
+SPANS_MAX = 3
+HEADER_WEIGHT = 0.05
+"""Of a transcript's title and details: after everything that was said, unless nothing else answers."""
 UNIQUE_ID_CHARS = 16
 """An id as long as this (a uuid) names one message everywhere; a short one (`D1:3`) only in its session."""
 
@@ -44,20 +54,47 @@ class Ranked:
     """Its cosine similarity, 0 where the vector leg did not bring it."""
 
 
-def rank(corpus: Corpus, question: str, scope: Scope) -> list[Ranked]:
-    """Return the passages that bear on the question, best first."""
+def rank(corpus: Corpus, question: str, scope: Scope, today: date | None = None) -> list[Ranked]:
+    """Return the passages that bear on the question, best first; `last week` is counted from `today`, if given."""
     catalog = corpus.catalog()
     names = named(question, catalog.speakers(scope.under))
-    with ThreadPoolExecutor(2) as pool:
-        words_leg = pool.submit(corpus.search_words, query_terms(question), CANDIDATES, scope)
-        vector_leg = pool.submit(_search_meaning, corpus, without_names(question, names), scope)
-        words, near = _scores(words_leg.result()), _scores(vector_leg.result())
+    spans = [Span(s.first, _later(s.last)) for s in spans_in(question, today)[:SPANS_MAX]]
+    (vector,) = corpus.embedder.embed([without_names(question, names)])
+    scopes = [scope, *filter(None, (_within(scope, span) for span in spans))]
+    with ThreadPoolExecutor(2 * len(scopes)) as pool:
+        terms = query_terms(question)
+        words_legs = [pool.submit(corpus.search_words, terms, CANDIDATES, each) for each in scopes]
+        vector_legs = [pool.submit(corpus.search_vector, vector, CANDIDATES, each) for each in scopes if vector.any()]
+        words = {hit.row_id: hit.score for leg in words_legs for hit in leg.result()}
+        near = {hit.row_id: hit.score for leg in vector_legs for hit in leg.result()}
     fused = fuse(words, near)
     ranked = [
-        Ranked(place, fused[row_id] * weight(place, names), words.get(row_id, 0.0), near.get(row_id, 0.0))
+        Ranked(
+            place,
+            fused[row_id] * weight(place, names) * (TIME_BOOST if _is_of(place, spans) else 1.0),
+            words.get(row_id, 0.0),
+            near.get(row_id, 0.0),
+        )
         for row_id, place in catalog.places(fused).items()
     ]
     return list(_once(sorted(ranked, key=lambda r: (-r.score, r.place.path, r.place.seq))))
+
+
+def _later(day: date) -> date:
+    return day + timedelta(days=DAYS_AFTER) if (date.max - day).days > DAYS_AFTER + 1 else day
+
+
+def _within(scope: Scope, span: Span) -> Scope | None:
+    """The part of a scope that lies in a span; None if there is none."""
+    first = datetime.combine(span.first, time.min, timezone.utc)
+    end = datetime.combine(span.last, time.max, timezone.utc)
+    since, until = max(scope.since or first, first), min(scope.until or end, end)
+    return Scope(scope.under, since, until) if since < until else None
+
+
+def _is_of(place: Place, spans: Sequence[Span]) -> bool:
+    when = place.event_time
+    return when is not None and any(span.first <= when.date() <= span.last for span in spans)
 
 
 def _once(ranked: Iterable[Ranked]) -> Iterator[Ranked]:
@@ -76,16 +113,8 @@ def weight(place: Place, names: frozenset[str]) -> float:
     """Return what a passage's score is multiplied by: more if the one asked about speaks, less for headers."""
     if place.kind == "transcript" and place.speaker is None:
         return HEADER_WEIGHT
-    return SPEAKER_BOOST if len(names) == 1 and place.speaker in names else 1.0
-
-
-def _search_meaning(corpus: Corpus, question: str, scope: Scope) -> list[Hit]:
-    (vector,) = corpus.embedder.embed([question])
-    return corpus.search_vector(vector, CANDIDATES, scope) if vector.any() else []
-
-
-def _scores(hits: Sequence[Hit]) -> dict[int, float]:
-    return {hit.row_id: hit.score for hit in hits}
+    speaks = (len(names) == 1 and place.speaker in names) or place.speaker in ASKERS
+    return SPEAKER_BOOST if speaks else 1.0
 
 
 def fuse(words: Mapping[int, float], near: Mapping[int, float]) -> dict[int, float]:
@@ -99,7 +128,7 @@ def fuse(words: Mapping[int, float], near: Mapping[int, float]) -> dict[int, flo
     return fused
 
 
-def with_text(ranked: Sequence[Ranked], bodies: Sequence[bytes]) -> list[Evidence]:
+def with_text(ranked: Sequence[Ranked], bodies: Sequence[bytes], *, weak: bool = False) -> list[Evidence]:
     """Return the evidence of the ranked passages, whose bytes are `bodies`."""
     return [
         Evidence(
@@ -111,6 +140,7 @@ def with_text(ranked: Sequence[Ranked], bodies: Sequence[bytes]) -> list[Evidenc
             speaker=r.place.speaker,
             title=r.place.title,
             text=body.decode("utf-8", errors="replace"),
+            weak=weak,
         )
         for r, body in zip(ranked, bodies, strict=True)
     ]

@@ -11,6 +11,8 @@ __all__ = ["named", "without_names"]
 
 ROLES = frozenset(("user", "assistant", "system", "tool", "summary", "human", "ai"))
 """Not names."""
+ASKERS = frozenset(("user", "human"))
+"""Those of them whose memory it is."""
 
 
 def named(question: str, speakers: Iterable[str]) -> frozenset[str]:

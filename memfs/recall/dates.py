@@ -1,0 +1,214 @@
+"""Dates in English text: the days that a passage speaks of, and the time that a question asks about.
+
+`dates_in` files a passage under points (`2023-05-08`, `2023-05`, `2023`), counted from the passage's own date.
+`spans_in` reads a question generously: "two weeks ago" is a week around that day, "last month" is all that passed
+since it began. Seasons are those of the northern half of the world.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date, timedelta
+from typing import NamedTuple
+
+__all__ = ["Span", "dates_in", "spans_in"]
+
+_MONTHS = {name.lower(): at for at, name in enumerate(calendar.month_name) if name}
+_DAYS = {name.lower(): at for at, name in enumerate(calendar.day_name)}
+_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+"""The month that each begins in."""
+_UNITS = {"day": 1, "week": 7, "weekend": 7, "month": 30, "year": 365}
+_NUMBERS = {
+    word: n for n, word in enumerate("zero a two three four five six seven eight nine ten".split())
+} | {"one": 1, "an": 1, "couple": 2, "few": 3}  # fmt: skip
+DAYS_MAX = 40_000
+AROUND = {"day": 1, "week": 3, "month": 15, "year": 183}
+"""Days on either side that "N units ago" may mean."""
+_MONTH = "|".join(_MONTHS)
+_ABSOLUTE = re.compile(
+    rf"(?i)\b(?:(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?(?P<m>{_MONTH})"
+    r"(?: (?P<d2>\d{1,2})(?:st|nd|rd|th)?\b(?!\d))?,?(?: (?P<y>\d{4}))?\b"
+)
+_ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_AGO = re.compile(r"(?i)\b(?:(\d+|[a-z]+)(?: of)? )(day|week|month|year)s? ago\b")
+_LAST = re.compile(rf"(?i)\b(last|past|next|this|previous) (week|weekend|month|year|{'|'.join(_DAYS)})\b")
+_NEAR = re.compile(r"(?i)\b(yesterday|last night|today|tonight|this morning|tomorrow)\b")
+_LAST_FEW = re.compile(r"(?i)\b(?:past|last|previous) (\d+|[a-z]+)(?: of)? (day|week|weekend|month|year)s\b")
+_SINCE_START = re.compile(r"(?i)\b(?:start|beginning) of (?:the|this) (week|month|year)\b")
+_SEASON = re.compile(rf"(?i)\b(last|past|this|in the|over the|during the) ({'|'.join(_SEASONS)})\b")
+_ON_DAY = re.compile(rf"(?i)\bon ({'|'.join(_DAYS)})\b")
+_RANGE = re.compile(r"(?i)\b(?:from|between)\b")
+
+
+class Span(NamedTuple):
+    """From one day to another, both included."""
+
+    first: date
+    last: date
+
+
+def dates_in(text: str, day: date | None) -> list[str]:
+    """Return the days (`2023-05-08`) and months (`2023-05`) and years that a text speaks of, counted from `day`."""
+    return list(dict.fromkeys(filter(None, _dates(text, day))))
+
+
+def _dates(text: str, day: date | None) -> Iterator[str]:
+    for match in _ISO.finditer(text):
+        yield match.group()
+    for match in _ABSOLUTE.finditer(text):
+        yield from _absolute(match, day)
+    if not _ABSOLUTE.search(text):
+        yield from (match.group() for match in _YEAR.finditer(_ISO.sub(" ", text)))
+    if day is None:
+        return
+    for match in _NEAR.finditer(text):
+        word = match[1].lower()
+        shift = -1 if word in ("yesterday", "last night") else 1 if word == "tomorrow" else 0
+        yield (day + timedelta(days=shift)).isoformat()
+    for match in _AGO.finditer(text):
+        number = _number(match[1])
+        if number is not None and number * _UNITS[match[2].lower()] < DAYS_MAX:
+            yield _ago(day, number, match[2].lower())
+    for match in _LAST.finditer(text):
+        yield _relative(day, match[1].lower(), match[2].lower())
+
+
+def _absolute(match: re.Match[str], day: date | None) -> Iterator[str]:
+    year, month, number = _parts(match, day)
+    if number:
+        yield f"{year:04}-{month:02}-{number:02}"
+    if year:
+        yield f"{year:04}-{month:02}"
+
+
+def _parts(match: re.Match[str], day: date | None) -> tuple[int, int, int]:
+    """Year, month and day of a written date; 0 for a day that is not said, for a year that cannot be known."""
+    # `may` and `march` are months only with a day or a year beside them, or a capital letter.
+    if match["m"].islower() and match["m"] in ("may", "march") and not (match["d1"] or match["d2"] or match["y"]):
+        return 0, 0, 0
+    month, number = _MONTHS[match["m"].lower()], int(match["d1"] or match["d2"] or 0)
+    year = int(match["y"]) if match["y"] else day.year - (month > day.month) if day else 0
+    return year, month, number if year and number <= calendar.monthrange(year, month)[1] else 0
+
+
+def _number(word: str) -> int | None:
+    return int(word) if word.isdigit() else _NUMBERS.get(word.lower())
+
+
+def _ago(day: date, number: int, unit: str) -> str:
+    if unit == "year":
+        return f"{day.year - number:04}"
+    if unit == "month":
+        at = day.year * 12 + day.month - 1 - number
+        return f"{at // 12:04}-{at % 12 + 1:02}"
+    return (day - timedelta(days=number * _UNITS[unit])).isoformat()
+
+
+def _relative(day: date, which: str, unit: str) -> str:
+    step = {"last": -1, "past": -1, "previous": -1, "next": 1}.get(which, 0)
+    if unit == "year":
+        return f"{day.year + step:04}"
+    if unit == "month":
+        at = day.year * 12 + day.month - 1 + step
+        return f"{at // 12:04}-{at % 12 + 1:02}"
+    if unit in ("week", "weekend"):
+        monday = day - timedelta(days=day.weekday())
+        return (monday + timedelta(days=7 * step + (5 if unit == "weekend" else 0))).isoformat()
+    back = (day.weekday() - _DAYS[unit]) % 7
+    if step > 0:
+        return (day + timedelta(days=(_DAYS[unit] - day.weekday()) % 7 or 7)).isoformat()
+    return (day - timedelta(days=back or 7 * (step < 0))).isoformat()
+
+
+# -- questions ----------------------------------------------------------------------------
+
+
+def spans_in(question: str, today: date | None) -> list[Span]:
+    """Return the times that a question asks about, counted from `today`; without it only written dates count."""
+    found = list(_written(question, today))
+    if today is not None:
+        # A number too large for the calendar is no date.
+        with suppress(OverflowError):
+            found += _counted(question, today)
+    return list(dict.fromkeys(span for span in found if span.first <= span.last))
+
+
+def _written(question: str, today: date | None) -> Iterator[Span]:
+    for match in _ISO.finditer(question):
+        with suppress(ValueError):
+            year, month = int(match[1]), int(match[2])
+            yield Span(*[date(year, month, int(match[3]))] * 2) if match[3] else _month(year, month)
+    spans = []
+    written = list(_ABSOLUTE.finditer(question))
+    # "between August 11 and August 15 2023": the year is said once.
+    stated = next((date(int(match["y"]), 12, 31) for match in written if match["y"] and int(match["y"])), today)
+    for match in written:
+        year, month, number = _parts(match, stated)
+        if year:
+            spans.append(Span(*[date(year, month, number)] * 2) if number else _month(year, month))
+    if len(spans) == 2 and _RANGE.search(question):
+        spans = [Span(min(s.first for s in spans), max(s.last for s in spans))]
+    yield from spans
+    if not spans:
+        for match in _YEAR.finditer(_ISO.sub(" ", question)):
+            yield Span(date(int(match[0]), 1, 1), date(int(match[0]), 12, 31))
+
+
+def _counted(question: str, today: date) -> Iterator[Span]:
+    for match in _NEAR.finditer(question):
+        shift = {"yesterday": -1, "last night": -1, "tomorrow": 1}.get(match[1].lower(), 0)
+        yield Span(*[today + timedelta(days=shift)] * 2)
+    for match in _AGO.finditer(question):
+        number, unit = _number(match[1]), match[2].lower()
+        if number is not None and number * _UNITS[unit] < DAYS_MAX:
+            about = today - timedelta(days=number * _UNITS[unit])
+            yield Span(about - timedelta(days=AROUND[unit]), about + timedelta(days=AROUND[unit]))
+    for match in _LAST_FEW.finditer(question):
+        number, unit = _number(match[1]), match[2].lower()
+        if number is not None and number * _UNITS[unit] < DAYS_MAX:
+            yield Span(today - timedelta(days=number * _UNITS[unit]), today)
+    for match in _LAST.finditer(question):
+        which, unit = match[1].lower(), match[2].lower()
+        if which == "next":
+            continue
+        if unit in _DAYS:
+            yield Span(*[_before(today, _DAYS[unit])] * 2)
+        else:
+            yield Span(_start(today, unit, back=which != "this"), today)
+    for match in _SINCE_START.finditer(question):
+        yield Span(_start(today, match[1].lower(), back=False), today)
+    for match in _ON_DAY.finditer(question):
+        yield Span(*[_before(today, _DAYS[match[1].lower()])] * 2)
+    for match in _SEASON.finditer(question):
+        yield _season(today, _SEASONS[match[2].lower()], last=match[1].lower() == "last")
+
+
+def _month(year: int, month: int) -> Span:
+    return Span(date(year, month, 1), date(year, month, calendar.monthrange(year, month)[1]))
+
+
+def _before(today: date, weekday: int) -> date:
+    return today - timedelta(days=(today.weekday() - weekday) % 7 or 7)
+
+
+def _start(today: date, unit: str, *, back: bool) -> date:
+    """The first day of this week, month or year, or of the one before."""
+    if unit == "year":
+        return date(today.year - back, 1, 1)
+    if unit == "month":
+        year, month = divmod(today.year * 12 + today.month - 1 - back, 12)
+        return date(year, month + 1, 1)
+    return today - timedelta(days=today.weekday() + 7 * back)
+
+
+def _season(today: date, month: int, *, last: bool) -> Span:
+    """The latest that has begun; of a `last` one, the latest that is over."""
+    year = today.year - (today.month < month)
+    first = date(year, month, 1)
+    if last and first + timedelta(days=91) > today:
+        first = date(year - 1, month, 1)
+    return Span(first, min(first + timedelta(days=91), today))
