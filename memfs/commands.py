@@ -394,8 +394,8 @@ def boot(
 def fetch(
     go: Invocation, question: list[str], k: int, budget_tokens: int, since: str | None, until: str | None,
     today: str | None, active: str, rounds: int | None, max_seconds: float | None, model: str | None,
-    max_tokens: int | None, trace: str | None, under: str, max_size: str | None, corpus: str | None, tree: str | None, as_json: bool,
-    dry_run: bool,
+    max_tokens: int | None, trace: str | None, under: str, max_size: str | None, corpus: str | None,
+    tree: str | None, as_json: bool, dry_run: bool,
 ) -> None:  # fmt: skip
     """Ask in words. Prints a cited synthesis and lays the supporting files into the tree, in one batch."""
     from memfs import fetch as verb
