@@ -9,29 +9,56 @@ __all__ = ["ALL"]
 
 
 @command(
-    value("action", nargs="?", choices=("sizes", "build", "cue", "content"), default="sizes"),
-    value("name", nargs="*", metavar="NAME", help="for cue: a word or name; for content: PATH#ANCHOR, or a path"),
+    value("action", nargs="?", choices=("sizes", "build", "cue", "content", "facts"), default="sizes"),
+    value(
+        "name",
+        nargs="*",
+        metavar="NAME",
+        help="for cue: a word or name; for content: PATH#ANCHOR, or a path; for facts: a subject, or none for all",
+    ),
     flag("--again", help="with build: file everything anew"),
+    value("--model", metavar="PROVIDER:NAME", help="with build: a language model files too, what it has not filed yet"),
+    value("--max-tokens", type=int, metavar="N", help="of the model: stop after so many, input and output"),
+    value("--max-cost", type=float, metavar="USD", help="of the model: stop after so much"),
     CORPUS,
     TREE,
     JSON,
 )
 def graph(
-    go: Invocation, action: str, name: list[str], again: bool, corpus: str | None, tree: str | None, as_json: bool
-) -> None:
+    go: Invocation, action: str, name: list[str], again: bool, model: str | None, max_tokens: int | None,
+    max_cost: float | None, corpus: str | None, tree: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Show or make the graph that `fetch` walks: cues, tags and the passages they lead to.
 
     `build` files what is new or has changed. `cue WORD` shows what is near it and what it leads to,
-    `content PATH#ANCHOR` what a passage is filed under.
+    `content PATH#ANCHOR` what a passage is filed under, `facts NAME` what a model found stated of somebody, and until
+    when it held.
     """
     from memfs import graph as verb
-    from memfs.report_graph import built_text, content_text, cue_text, sizes_text
+    from memfs.report_graph import built_text, content_text, cue_text, facts_text, sizes_text
 
-    if bool(name) != (action in ("cue", "content")):
-        raise InputError(f"memfs graph {action} {'needs' if not name else 'takes no'} name", hint="memfs graph --help")
-    opened = go.open(go.config(corpus=corpus, tree=tree))
+    if action != "facts" and bool(name) != (action in ("cue", "content")):
+        raise InputError(
+            f"memfs graph {action} {'needs a' if not name else 'takes no'} name", hint="memfs graph --help"
+        )
+    if action != "build" and (again or model):
+        raise InputError("--again and --model go with build", hint="memfs graph build")
+    if not model and (max_tokens is not None or max_cost is not None):
+        raise InputError("--max-tokens and --max-cost are of a model", hint="name one: --model PROVIDER:NAME")
+    config = go.config(corpus=corpus, tree=tree)
+    opened = go.open(config)
     if action == "build":
-        go.show(verb.build(opened, again=again, say=go.note), as_json, built_text)
+        files_by = None
+        if model:
+            from memfs.llm import LanguageModel
+
+            files_by = LanguageModel.open(model, max_tokens=max_tokens, max_cost_usd=max_cost)
+        built = verb.build(opened, again=again, model=files_by, state_dir=config.state_dir, say=go.note)
+        go.show(built, as_json, built_text)
+        if files_by is not None:
+            go.note(f"{files_by.name}: {files_by.spent}")
+    elif action == "facts":
+        go.show(verb.facts(opened, " ".join(name)), as_json, facts_text)
     elif action == "cue":
         go.show(verb.cue(opened, " ".join(name)), as_json, cue_text)
     elif action == "content":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
+from types import MappingProxyType
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from memfs.corpus.catalog import Place
@@ -15,7 +17,7 @@ from memfs.corpus.terms import query_terms
 from memfs.errors import InputError, NotFoundError, redact
 from memfs.recall import synthesis
 from memfs.recall.evidence import Evidence
-from memfs.recall.graph import Graph
+from memfs.recall.graph import Fact, Graph
 from memfs.recall.rank import Ranked, rank, with_text
 from memfs.recall.reconstruct import Budget, Move, Policy, reconstruct, suffices
 from memfs.recall.relevance import bearing, is_weak
@@ -116,9 +118,9 @@ def recall(
     Raises:
         InputError: the question is empty, or `k` is not positive.
     """
-    ranked, weak, _ = _found(corpus, question, k, scope, active, today)
-    rows = corpus.read_rows([r.place.row_id for r in ranked], ["body"])
-    return with_text(ranked, [row["body"] for row in rows], weak=weak)
+    found = _found(corpus, question, k, scope, active, today)
+    rows = corpus.read_rows([r.place.row_id for r in found.ranked], ["body"])
+    return found.evidence([row["body"] for row in rows])
 
 
 def fetch(
@@ -146,19 +148,22 @@ def fetch(
     """
     if budget_tokens < 1:
         raise InputError("the token budget must be positive", hint="leave --budget-tokens out for 2,000")
-    ranked, weak, trace = _found(corpus, question, k, scope, active, today, policy, budget)
+    found = _found(corpus, question, k, scope, active, today, policy, budget)
+    ranked = found.ranked
     small = _files(r.place for r in ranked if r.place.file_size <= FILE_BYTES_MAX)
     contents = gather(corpus, ((p.path, p.sha256) for p in small), cache, mirror)
-    evidence = with_text(ranked, _bodies(corpus, ranked, contents), weak=weak)
+    evidence = found.evidence(_bodies(corpus, ranked, contents))
     text, shown = synthesis.extract(evidence, budget_tokens)
-    laid, evicted = _lay(corpus, question, small[:FILES_MAX], contents, None if weak else tree, dry_run)
+    laid, evicted = _lay(corpus, question, small[:FILES_MAX], contents, None if found.weak else tree, dry_run)
     large = _files(r.place for r in ranked if r.place.file_size > FILE_BYTES_MAX)
     laid += [
         LaidFile(p.path, p.file_size, "too large", f"over {FILE_BYTES_MAX >> 20} MiB: memfs get it by name")
         for p in large
     ]
     coverage = _coverage(corpus, scope, tree)
-    return Answer(question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, trace, weak)
+    return Answer(
+        question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, found.trace, found.weak
+    )
 
 
 def limits(rounds: int | None, seconds: float | None) -> Budget:
@@ -167,27 +172,41 @@ def limits(rounds: int | None, seconds: float | None) -> Budget:
     return Budget(rounds or usual.rounds, seconds or usual.seconds)
 
 
+class _Found(NamedTuple):
+    ranked: list[Ranked]
+    weak: bool = False
+    trace: Trace | None = None
+    replaced: Mapping[int, Sequence[Fact]] = MappingProxyType({})
+    """By row id."""
+
+    def evidence(self, bodies: Sequence[bytes]) -> list[Evidence]:
+        made = with_text(self.ranked, bodies)
+        return [
+            replace(each, weak=self.weak, replaced=tuple(map(str, self.replaced.get(r.place.row_id, ()))))
+            for r, each in zip(self.ranked, made, strict=True)
+        ]
+
+
 def _found(
     corpus: Corpus, question: str, k: int, scope: Scope, active: str, today: date | None,
     policy: Policy | None = None, budget: Budget | None = None,
-) -> tuple[list[Ranked], bool, Trace | None]:  # fmt: skip
-    """The evidence, whether it is weak, and how it was found."""
+) -> _Found:  # fmt: skip
     _check(corpus, question, k, scope)
     passive = rank(corpus, question, scope, today or datetime.now(timezone.utc).date())
     kept = bearing(passive)
     weak = bool(kept) and is_weak(passive, query_terms(question), len(corpus.catalog()))
     if active == "never" or not kept:
-        return kept[:k], weak, None
+        return _Found(kept[:k], weak)
     enough = suffices(passive) if active == "auto" else ""
     if enough:
-        return kept[:k], weak, Trace(False, enough)
+        return _Found(kept[:k], weak, Trace(False, enough))
     graph = _graph(corpus)
     if graph is None:
         if active == "always":
             raise NotFoundError("the corpus has no graph", hint="memfs graph build makes one")
-        return kept[:k], weak, Trace(False, "the corpus has no graph: memfs graph build makes one")
+        return _Found(kept[:k], weak, Trace(False, "the corpus has no graph: memfs graph build makes one"))
     made = reconstruct(corpus, graph, question, scope, passive, policy=policy, budget=budget)
-    return made.ranked[:k], weak, Trace(True, made.stopped, made.steps)
+    return _Found(made.ranked[:k], weak, Trace(True, made.stopped, made.steps), graph.replaced)
 
 
 LOOK_AGAIN_S = 30.0

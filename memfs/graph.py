@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memfs import paths
 from memfs.corpus.edges import Edges
 from memfs.corpus.table import Corpus
 from memfs.corpus.terms import plain_words
 from memfs.errors import NotFoundError
-from memfs.recall.graph import Built, Graph
+from memfs.recall.graph import Built, Fact, Graph
 from memfs.recall.graph import build as make
 from memfs.recall.reconstruct import citation
 
-__all__ = ["Content", "Cue", "build", "content", "cue", "sizes"]
+if TYPE_CHECKING:
+    from memfs.llm import LanguageModel
+
+__all__ = ["Content", "Cue", "build", "content", "cue", "facts", "sizes"]
 
 SHOWN = 20
 
@@ -42,9 +46,26 @@ class Content(NamedTuple):
     """(kind, cue, tag, layer)"""
 
 
-def build(corpus: Corpus, *, again: bool = False, say: Callable[[str], None] = lambda text: None) -> Built:
-    """File what is new or has changed."""
-    return make(corpus, again=again, say=say)
+def build(
+    corpus: Corpus, *, again: bool = False, model: LanguageModel | None = None, state_dir: str = "",
+    say: Callable[[str], None] = lambda text: None,
+) -> Built:  # fmt: skip
+    """File what is new or has changed; with a model, what it has not filed yet, its answers kept below `state_dir`.
+
+    Raises:
+        BudgetError: the model's budget is used up; what it filed is kept, and the same call goes on from there.
+    """
+    filer = None
+    if model is not None:
+        from memfs.recall.filing import Filer
+
+        filer = Filer(model, os.path.join(state_dir, "filings"))
+    return make(corpus, again=again, filer=filer, say=say)
+
+
+def facts(corpus: Corpus, subject: str) -> list[Fact]:
+    """Return what a model found stated of a subject, or of all ("")."""
+    return Graph(corpus, _edges(corpus)).facts(subject)
 
 
 def sizes(corpus: Corpus) -> dict[str, int]:

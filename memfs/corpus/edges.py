@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
     [
         pa.field("cue", pa.string(), nullable=False),  # folded: a stem, a name, a person, 2023-05 or 2023-05-08. BTREE
         pa.field("label", pa.string(), nullable=False),  # as it stands in the text
-        pa.field("kind", pa.string(), nullable=False),  # word, name, person, date, topic; none: nothing
+        pa.field("kind", pa.string(), nullable=False),  # word, name, person, date, topic, fact, state; none: a mark
         pa.field("tag", pa.string(), nullable=False),  # what associates the two: the word beside the cue; may be ""
         pa.field("layer", pa.string(), nullable=False),  # episodic, semantic, abstraction
         pa.field("path", pa.string(), nullable=False),  # BTREE
@@ -68,6 +68,11 @@ class Edges:
         rows = self._select(None, ["path", "sha256"])
         return dict(zip(rows["path"].to_pylist(), rows["sha256"].to_pylist(), strict=True))
 
+    def marked(self, label: str) -> dict[str, bytes]:
+        """Return the files that the model of this name filed, and the hash each was filed by."""
+        rows = self._select(f"kind = 'none' AND tag = 'model' AND label = {_quoted(label)}", ["path", "sha256"])
+        return dict(zip(rows["path"].to_pylist(), rows["sha256"].to_pylist(), strict=True))
+
     def put(self, gone: Iterable[str], rows: pa.Table) -> None:
         """Take out the edges of the files `gone`, then add `rows`. Call it inside the corpus's `writing`."""
         paths = sorted(set(gone))
@@ -95,6 +100,10 @@ class Edges:
     def of_file(self, path: str) -> pa.Table:
         """Return what a file's passages are filed under."""
         return self._select(f"path = {_quoted(path)}", SCHEMA.names)
+
+    def of_kinds(self, kinds: Sequence[str]) -> pa.Table:
+        """Return the edges of these kinds."""
+        return self._select(f"kind IN ({', '.join(map(_quoted, kinds))})", SCHEMA.names)
 
     def cues(self) -> pa.Table:
         """Return every cue once, with a label, its kind and how many edges it has, as `cue label kind edges`."""

@@ -26,6 +26,8 @@ class Evidence:
     """Of the file."""
     text: str
     """The passage as it stands in the file."""
+    replaced: tuple[str, ...] = ()
+    """What it states that holds no longer, and until when: `ana: home Lisbon, until 2026-05-08`."""
     weak: bool = False
     """It is among the nearest that there is, and may have nothing to do with the question."""
 

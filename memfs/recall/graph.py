@@ -2,13 +2,14 @@
 
 Contents lie in three layers: episodic (turns, with their time), semantic (passages that state a
 lasting fact or a preference, pages, notes), abstraction (what a session is about; summaries).
-After MRAgent (arXiv 2606.06036), whose graph a language model writes; here words do.
+After MRAgent (arXiv 2606.06036), whose graph a language model writes; here words do, and a model adds to
+them where one is given (`filing`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
@@ -21,16 +22,21 @@ from memfs.corpus.catalog import Place
 from memfs.corpus.edges import SCHEMA, Edges
 from memfs.corpus.embed import DEFAULT, load
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
-from memfs.corpus.terms import analyse
+from memfs.corpus.terms import analyse, plain_words
 from memfs.recall.cues import Cue, cues_of, is_stable, topics_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Built", "Edge", "Graph", "build"]
+    from memfs.corpus.records import FileInfo
+    from memfs.recall.filing import Filer
+
+__all__ = ["Built", "Edge", "Fact", "Graph", "build"]
 
 FILES_AT_ONCE = 500
+MARK = "model"
+"""The tag of the row that says by which model a file was filed."""
 NEAR_MIN = 0.5
 """Cosine of two cues' words from which one stands for the other."""
 NEAR_MAX = 64
@@ -51,6 +57,23 @@ class Edge(NamedTuple):
     seq: int
 
 
+class Fact(NamedTuple):
+    """What a model found stated of a subject; equal statements are one."""
+
+    subject: str
+    aspect: str
+    value: str
+    since: date | None
+    """Of the first passage that states it; None if that has no date."""
+    until: date | None
+    """When a later value replaced it; None while it holds."""
+    places: tuple[Place, ...]
+
+    def __str__(self) -> str:
+        held = f", until {self.until}" if self.until else ""
+        return f"{self.subject}: {self.aspect} {self.value}{held}"
+
+
 @dataclass(frozen=True)
 class Built:
     """What a build did."""
@@ -62,12 +85,22 @@ class Built:
     edges: int
     """Made now."""
     seconds: float
+    by_model: int = 0
+    """Files that the model filed now."""
+    refused: int = 0
+    """Pieces of them for which it gave no usable answer: their words alone file them."""
 
 
-def build(corpus: Corpus, *, again: bool = False, say: Callable[[str], None] = lambda text: None) -> Built:
+def build(
+    corpus: Corpus, *, again: bool = False, filer: Filer | None = None, say: Callable[[str], None] = lambda text: None
+) -> Built:
     """File what is new or has changed, and take out what is gone; its cost grows with the change.
 
-    With `again`, everything is filed anew.
+    With `again`, everything is filed anew. With a `filer` (a model), what it has not filed yet is filed by it too.
+
+    Raises:
+        BudgetError: the model's budget is used up; what it filed is kept, and the same call goes on from there.
+        UnreachableError, AccessError, ConfigError: the model's endpoint; the same holds.
     """
     started = time.monotonic()
     files = passages = edges = 0
@@ -85,9 +118,42 @@ def build(corpus: Corpus, *, again: bool = False, say: Callable[[str], None] = l
             store.put(chunk, made)
             files, passages, edges = files + len(chunk), passages + count, edges + len(made)
             say(f"{files:,} of {len(changed):,} files")
-        if changed or gone:
-            store.fold()
-    return Built(files, len(gone), passages, edges, time.monotonic() - started)
+        by_model = 0
+        try:
+            for path, made in _by_model(corpus, store, now, filer):
+                store.put([path], made)
+                by_model += 1
+                say(f"{path}: filed by {filer.name if filer else ''}")
+        finally:
+            if changed or gone or by_model:
+                store.fold()
+    took, refused = time.monotonic() - started, filer.refused if filer else 0
+    return Built(files, len(gone), passages, edges, took, by_model, refused)
+
+
+def _by_model(
+    corpus: Corpus, store: Edges, now: Mapping[str, FileInfo], filer: Filer | None
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield each file that the model has not filed, with its edges: those by words, the model's, and its mark."""
+    have = store.marked(filer.name) if filer else {}
+    for path, info in sorted(now.items()) if filer else ():
+        if have.get(path) == bytes.fromhex(info.sha256):
+            continue
+        places, texts = _texts(corpus, path)
+        if not places or any("\0" in text for text in texts):
+            continue
+        assert filer is not None
+        filed = filer.file(places, texts)
+        rows = [_row(each.place, each.cue, each.layer, corpus.version) for each in filed]
+        rows.append(_row(places[0], Cue("none", "", filer.name, MARK), "", corpus.version))
+        words, _ = _rows(corpus, [path])
+        yield path, pa.concat_tables([words, pa.Table.from_pylist(rows, schema=SCHEMA)])
+
+
+def _texts(corpus: Corpus, path: str) -> tuple[list[Place], list[str]]:
+    data = corpus.read([path]).get(path)
+    places = corpus.catalog().file(path) if data else []
+    return places, [data.data[p.start : p.end].decode("utf-8", errors="replace") for p in places] if data else []
 
 
 def _rows(corpus: Corpus, names: Sequence[str]) -> tuple[pa.Table, int]:
@@ -163,6 +229,36 @@ class Graph:
     def key(word: str) -> str:
         """Return the cue that a word is filed under."""
         return analyse(word) or word.casefold()
+
+    def facts(self, subject: str = "", scope: Scope = EVERYTHING) -> list[Fact]:
+        """Return what a model found stated, of one subject or of all: equal statements merged, replaced ones dated."""
+        key = " ".join(plain_words(subject))
+        stated: dict[tuple[str, str, str], list[tuple[str, Place]]] = {}
+        for kind, cue, aspect, value, place in self._stated:
+            if (not key or cue == key) and _inside(place, scope):
+                stated.setdefault((cue, aspect, kind), []).append((value, place))
+        return [
+            fact for (cue, aspect, kind), some in sorted(stated.items())
+            for fact in _consolidated(cue, aspect, some, replaces=kind == "state")
+        ]  # fmt: skip
+
+    @cached_property
+    def _stated(self) -> list[tuple[str, str, str, str, Place]]:
+        rows = self.edges.of_kinds(("fact", "state")).to_pylist()
+        found = ((row, self._place(row["path"], row["seq"])) for row in rows)
+        return [
+            (row["kind"], row["cue"], row["tag"], row["label"], place)
+            for row, place in found if place is not None and row["sha256"].hex() == place.sha256
+        ]  # fmt: skip
+
+    @cached_property
+    def replaced(self) -> dict[int, tuple[Fact, ...]]:
+        """Of each passage, by row id: what it states that holds no longer."""
+        found: dict[int, tuple[Fact, ...]] = {}
+        for fact in self.facts():
+            for place in fact.places if fact.until else ():
+                found[place.row_id] = (*found.get(place.row_id, ()), fact)
+        return found
 
     # -- the moves --------------------------------------------------------------------
 
@@ -255,6 +351,27 @@ class Graph:
         start = datetime(first.year, first.month, first.day, tzinfo=timezone.utc)
         end = datetime(last.year, last.month, last.day, tzinfo=timezone.utc) + timedelta(days=1)
         return [place for place in self.corpus.catalog().within(start, end) if _inside(place, scope)]
+
+
+def _consolidated(subject: str, aspect: str, stated: Sequence[tuple[str, Place]], *, replaces: bool) -> Iterator[Fact]:
+    """Merge equal values; where a value replaces the one before, in the order of their passages' dates."""
+    undated = datetime.min.replace(tzinfo=timezone.utc)
+    order = sorted(stated, key=lambda each: (each[1].event_time or undated, each[1].path, each[1].seq))
+    runs: list[tuple[str, list[Place]]] = []
+    for value, place in order:
+        known = runs[-1:] if replaces else runs
+        same = next((places for text, places in known if text.casefold() == value.casefold()), None)
+        if same is None:
+            runs.append((value, [place]))
+        else:
+            same.append(place)
+    for at, (value, places) in enumerate(runs):
+        after = runs[at + 1][1][0].event_time if replaces and at + 1 < len(runs) else None
+        yield Fact(subject, aspect, value, _day(places[0]), after.date() if after else None, tuple(places))
+
+
+def _day(place: Place) -> date | None:
+    return place.event_time.date() if place.event_time else None
 
 
 def _inside(place: Place, scope: Scope) -> bool:

@@ -128,7 +128,7 @@ def fuse(words: Mapping[int, float], near: Mapping[int, float]) -> dict[int, flo
     return fused
 
 
-def with_text(ranked: Sequence[Ranked], bodies: Sequence[bytes], *, weak: bool = False) -> list[Evidence]:
+def with_text(ranked: Sequence[Ranked], bodies: Sequence[bytes]) -> list[Evidence]:
     """Return the evidence of the ranked passages, whose bytes are `bodies`."""
     return [
         Evidence(
@@ -140,7 +140,6 @@ def with_text(ranked: Sequence[Ranked], bodies: Sequence[bytes], *, weak: bool =
             speaker=r.place.speaker,
             title=r.place.title,
             text=body.decode("utf-8", errors="replace"),
-            weak=weak,
         )
         for r, body in zip(ranked, bodies, strict=True)
     ]

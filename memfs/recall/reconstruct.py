@@ -29,6 +29,7 @@ Scores are fused as passive recall's are: each leg's share of its best, added.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,10 @@ EVIDENCE = 5
 LOOKED_AT = 10
 ROUNDS_MAX = 4
 SECONDS_MAX = 5.0
+NO_LONGER = 0.7
+"""What a fact that was replaced counts for, where the question asks for what holds now."""
+_NOW = re.compile(r"(?i)\b(now|nowadays|currently|current|at present|at the moment|these days|still|latest)\b")
+_BEFORE = re.compile(r"(?i)\b(before|previous|previously|former|formerly|used to|earlier|once)\b")
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,8 @@ class State:
     steps: list[Move] = field(default_factory=list)
     pruned: set[int] = field(default_factory=set)
     """Row ids that were looked at and let go: they do not come back."""
+    replaced: frozenset[int] = frozenset()
+    """Row ids of what holds no longer, where the question asks for what holds now."""
 
     def best(self, count: int = LOOKED_AT) -> list[Place]:
         """H: the evidence, best first."""
@@ -161,6 +168,11 @@ def asks_for_many(question: str) -> bool:
     return not {"all", "both", "kinds", "types", "list"}.isdisjoint(words)
 
 
+def asks_for_now(question: str) -> bool:
+    """Whether a question asks for what holds at present, as far as English words tell."""
+    return _NOW.search(question) is not None and _BEFORE.search(question) is None
+
+
 def reconstruct(
     corpus: Corpus, graph: Graph, question: str, scope: Scope, seeds: Sequence[Ranked],
     *, policy: Policy | None = None, budget: Budget | None = None,
@@ -168,11 +180,13 @@ def reconstruct(
     """Walk the graph from what passive recall found (`seeds`, all of its candidates), and rank anew."""
     limits, chooses = budget or Budget(), policy or ByGain()
     names = named(question, corpus.catalog().speakers(scope.under))
+    replaced = frozenset(graph.replaced) if asks_for_now(question) else frozenset()
     state = State(
         question, scope, names,
-        scores={r.place.row_id: r.score for r in seeds},
+        scores={r.place.row_id: r.score * (NO_LONGER if r.place.row_id in replaced else 1.0) for r in seeds},
         places={r.place.row_id: r.place for r in seeds},
         base={r.place.row_id: r.score for r in seeds},
+        replaced=replaced,
     )  # fmt: skip
     started, stopped = time.monotonic(), ""
     while not stopped:
@@ -207,10 +221,12 @@ def _walk(corpus: Corpus, graph: Graph, state: State, action: str, arguments: di
     state.pruned |= {i for i, place in state.places.items() if citation(place) in arguments.get("drop", ())}
     reached = {*state.base, *(row_id for leg in state.legs.values() for row_id in leg)} - state.pruned
     state.scores = {
-        i: state.base.get(i, 0.0)
-        + sum(leg.get(i, 0.0) for leg in state.legs.values()) * weight(state.places[i], state.names)
+        i: (
+            state.base.get(i, 0.0)
+            + sum(leg.get(i, 0.0) for leg in state.legs.values()) * weight(state.places[i], state.names)
+        ) * (NO_LONGER if i in state.replaced else 1.0)
         for i in reached
-    }
+    }  # fmt: skip
     after = {place.row_id: place for place in state.best()}
     state.steps.append(
         Move(

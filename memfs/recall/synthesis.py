@@ -32,7 +32,8 @@ def _block(number: int, item: Evidence) -> str:
     when = item.event_time.strftime("%Y-%m-%d") if item.event_time else "undated"
     who = f" · {item.speaker}" if item.speaker else ""
     body = "\n".join(f"    {line}" for line in _cut(_spoken(item), PASSAGE_CHARS_MAX).splitlines())
-    return f"[{number}] {when}{who} · {item.title}\n    {item.citation}\n{body}"
+    gone = "".join(f"\n    (no longer: {each})" for each in item.replaced)
+    return f"[{number}] {when}{who} · {item.title}\n    {item.citation}{gone}\n{body}"
 
 
 def _spoken(item: Evidence) -> str:
