@@ -71,7 +71,11 @@ def graph(
     value("dataset", metavar="DATASET", help="a LoCoMo or LongMemEval file or folder, or: personas"),
     value("--ways", metavar="LIST", help="of grep,bm25,similarity,n-hop,full,passive,active,always [all]"),
     flag("--ablations", help="the graph's parts left out, too"),
+    value(
+        "--peer", action="append", metavar="NAME=COMMAND", help="another system, by its adapter (bench/peers); again"
+    ),
     value("--wiki", choices=("on", "off"), default="off", help="dream first, without a model [off]"),
+    value("--index", choices=("on", "off"), default="off", help="the wiki's index before the passages [off]"),
     value("--embedder", default="static", metavar="NAME", help="static, or sentence-transformers:NAME [static]"),
     value("--limit", type=int, metavar="N", help="questions, drawn by the seed; every category keeps its share"),
     value("--seed", type=int, default=0, metavar="N", help="of the draw, the intervals and the personas [0]"),
@@ -79,6 +83,7 @@ def graph(
     value("--model", metavar="PROVIDER:NAME", help="answers each question from each way's evidence"),
     value("--judge", metavar="PROVIDER:NAME", help="grades the answers"),
     value("--active-model", metavar="PROVIDER:NAME", help="chooses the active ways' steps"),
+    value("--graph-model", metavar="PROVIDER:NAME", help="fills the graph beside the words"),
     value("--max-tokens", type=int, metavar="N", help="of each model: stop after so many"),
     value("--out", metavar="DIR", help="keep the corpus, the tables and each question's scores there"),
     value("--ledger", metavar="FILE", help="add the result to this file"),
@@ -86,9 +91,10 @@ def graph(
     JSON,
 )
 def eval_(
-    go: Invocation, dataset: str, ways: str | None, ablations: bool, wiki: str, embedder: str, limit: int | None,
-    seed: int, budget_tokens: int, model: str | None, judge: str | None, active_model: str | None,
-    max_tokens: int | None, out: str | None, ledger: str | None, against: str | None, as_json: bool,
+    go: Invocation, dataset: str, ways: str | None, ablations: bool, peer: list[str] | None, wiki: str, index: str,
+    embedder: str, limit: int | None, seed: int, budget_tokens: int, model: str | None, judge: str | None,
+    active_model: str | None, graph_model: str | None, max_tokens: int | None, out: str | None, ledger: str | None,
+    against: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Ask a data set's questions by several ways over one corpus, and say which finds the evidence.
 
@@ -96,9 +102,11 @@ def eval_(
     """
     import os
     import tempfile
+    from contextlib import ExitStack
     from pathlib import Path
 
     from memfs.evals import run
+    from memfs.evals.peers import Peer
     from memfs.evals.report import compared_text, result_text
     from memfs.evals.ways import WAYS
     from memfs.llm import LanguageModel
@@ -109,14 +117,22 @@ def eval_(
         raise InputError("--against needs --ledger", hint="memfs eval … --ledger evals/ledger.jsonl --against last")
     if judge is not None and model is None:
         raise InputError("--judge needs --model", hint="it grades that model's answers")
-    named = {name: LanguageModel.open(name, max_tokens=max_tokens) for name in {model, judge, active_model} if name}
+    if index == "on" and (wiki == "off" or model is None):
+        raise InputError("--index on needs --wiki on and --model", hint="it is put before what the model reads")
+    named = {
+        name: LanguageModel.open(name, max_tokens=max_tokens)
+        for name in {model, judge, active_model, graph_model} if name
+    }  # fmt: skip
     path = dataset if dataset == "personas" else os.path.join(go.cwd, dataset)
-    with tempfile.TemporaryDirectory(prefix="memfs-eval-") as temporary:
+    with ExitStack() as stack:
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="memfs-eval-"))
+        peers = [stack.enter_context(Peer(*_peer(each))) for each in peer or ()]
         folder = Path(go.cwd, out) if out else Path(temporary, "eval")
         result = run.evaluate(
             path, folder, ways=ways.split(",") if ways else tuple(WAYS), ablations=ablations, limit=limit, seed=seed,
-            embedder=embedder, wiki=wiki == "on", model=named.get(model or ""), judge=named.get(judge or ""),
-            active_model=named.get(active_model or ""), budget_tokens=budget_tokens, say=go.note,
+            embedder=embedder, wiki=wiki == "on", index=index == "on", peers=peers, model=named.get(model or ""),
+            judge=named.get(judge or ""), active_model=named.get(active_model or ""),
+            graph_model=named.get(graph_model or ""), budget_tokens=budget_tokens, say=go.note,
         )  # fmt: skip
         text = result_text(result)
         if out:
@@ -132,3 +148,10 @@ def eval_(
         go.say(f"\n{compared_text(compared)}")
     if entry:
         go.say(f"\nledger entry {entry}")
+
+
+def _peer(stated: str) -> tuple[str, str]:
+    name, equals, command = stated.partition("=")
+    if not equals or not name.strip() or not command.strip():
+        raise InputError(f"--peer {stated!r} is not NAME=COMMAND", hint="--peer 'mem0=python bench/peers/mem0_raw.py'")
+    return name.strip(), command

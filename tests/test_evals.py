@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -245,3 +246,63 @@ def test_recall_does_not_fall(name: str, tmp_path: Path) -> None:
     )
     for way, floor in FLOORS[name].items():
         assert result.interval(way, "turn_r10").mean >= floor, way
+
+
+PEER = """
+import json, sys
+documents = json.loads(sys.stdin.readline())["documents"]
+passages = [(set(p["text"].lower().split()), p["citation"], d["path"]) for d in documents for p in d["passages"]]
+print(json.dumps({"ready": "words 1.0"}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    words = set(asked["question"].lower().strip("?").split())
+    near = sorted((p for p in passages if p[2].startswith(asked["under"])), key=lambda p: -len(words & p[0]))
+    print(json.dumps({"found": [p[1] for p in near[:20]]}), flush=True)
+"""
+
+
+def test_peers(tmp_path: Path, memfs: Run) -> None:
+    """Another system is a way like the others, with its version; one that breaks the protocol is named, with why."""
+    data = locomo(tmp_path)
+    good = tmp_path / "good.py"
+    good.write_text(PEER)
+    ran = memfs("eval", str(data), "--ways", "passive", "--peer", f"words={sys.executable} {good}", "--json")
+    assert ran.code == 0, ran.err
+    result = json.loads(ran.out)
+    assert result["means"]["words"]["turn_r10"] == 1.0
+    assert result["versions"]["words"] == "words 1.0"
+    ready = (
+        "import json,sys; sys.stdin.readline(); print(json.dumps({'ready': 'x'}), flush=True); sys.stdin.readline(); "
+    )
+    for code, said in {
+        "raise SystemExit('no licence')": "it ended; its last words: no licence",
+        "print('hello', flush=True)": "no JSON object",
+        "print('{}', flush=True)": "did not say that it is ready",
+        ready + "print(json.dumps({'found': ['../x#t1']}), flush=True)": "which it was not given",
+        ready + "print(json.dumps({'found': 'all'}), flush=True)": "not found: a list of citations",
+    }.items():
+        bad = tmp_path / "bad.py"
+        bad.write_text(code)
+        ran = memfs("eval", str(data), "--ways", "passive", "--peer", f"bad={sys.executable} {bad}")
+        assert ran.code == 2, code
+        assert said in ran.err, ran.err
+    assert memfs("eval", str(data), "--peer", "nameless").code == 3
+    assert memfs("eval", str(data), "--peer", "x=/no/such/command").code == 2
+    assert memfs("eval", str(data), "--ways", "passive", "--peer", f"passive={sys.executable} {good}").code == 2
+
+
+def test_first_message(tmp_path: Path) -> None:
+    """With the index, what the model reads begins with it; without, it doesn't."""
+    seen: list[str] = []
+
+    def say(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append(str(messages[0].parts[0].content))
+        return ModelResponse([TextPart(json.dumps({"answerable": True, "answer": "a greyhound"}))])
+
+    for index in (False, True):
+        model = LanguageModel("scripted", FunctionModel(say))
+        folder = tmp_path / str(index)
+        run.evaluate(str(locomo(tmp_path)), folder, ways=["passive"], limit=1, wiki=True, index=index, model=model)
+    half = len(seen) // 2
+    assert half
+    assert ["What the memory knows of:" in prompt for prompt in seen] == [False] * half + [True] * half

@@ -21,13 +21,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memfs.brain.page import INDEX
 from memfs.corpus.embed import DEFAULT
 from memfs.corpus.table import Corpus
 from memfs.errors import ConfigError, ConflictError, InputError, NotFoundError
 from memfs.evals import metrics
 from memfs.evals.data import Dataset, Question, load, sampled
 from memfs.evals.metrics import Found, Interval, Paired, Scores, f1, interval, paired, score
-from memfs.evals.ways import ABLATIONS, WAYS, Context, way
+from memfs.evals.peers import Peer
+from memfs.evals.ways import ABLATIONS, WAYS, Context, Way, way
 from memfs.llm import LanguageModel, NonsenseError
 from memfs.recall.graph import Built, Graph, build
 
@@ -155,49 +157,61 @@ def evaluate(
     seed: int = 0,
     embedder: str = DEFAULT,
     wiki: bool = False,
+    index: bool = False,
+    peers: Sequence[Peer] = (),
     model: LanguageModel | None = None,
     judge: LanguageModel | None = None,
     active_model: LanguageModel | None = None,
+    graph_model: LanguageModel | None = None,
     budget_tokens: int = BUDGET_TOKENS,
     say: Callable[[str], None] = lambda text: None,
 ) -> Result:
-    """Build a corpus of the data set in `folder` and ask its questions by each way.
+    """Build a corpus of the data set in `folder` and ask its questions by each way, and of each peer.
+
+    `index` puts the wiki's index before the passages that `model` answers from, within the same budget.
+    `graph_model` fills the graph beside the words.
 
     Raises:
         NotFoundError, InputError: the data set.
-        ConfigError: there is no such way.
+        ConfigError: there is no such way, or a peer does not keep to the protocol.
         ConflictError: `folder` holds something.
     """
-    names = [*ways, *(ABLATIONS if ablations else ())]
-    asks = {name: way(name) for name in names}
+    names = [*ways, *(ABLATIONS if ablations else ()), *(peer.name for peer in peers)]
+    asks: dict[str, Way] = {name: way(name) for name in names[: len(names) - len(peers)]}
+    asks |= {peer.name: peer for peer in peers}
+    if len(asks) < len(names):
+        raise ConfigError("two ways have the same name", hint="give each peer a name of its own")
     if folder.exists() and any(folder.iterdir()):
         raise ConflictError(f"{folder} is not empty", hint="give a new folder: the corpus is built there")
     data = load(dataset, seed=seed)
     questions = sampled(data.questions, limit, seed)
     say(f"{data.name}: {len(data.documents):,} sessions, {len(questions):,} of {len(data.questions):,} questions")
-    corpus, added, built = _build(data, folder, embedder, wiki, say)
+    corpus, added, built = _build(data, folder, embedder, wiki, graph_model, say)
     context = Context(corpus, _graph(corpus), folder / "files", _policy(active_model))
     _export(corpus, context.folder)
     scores = {name: _ask(context, asks[name], questions, budget_tokens, name, say) for name in names}
     answers: dict[str, list[dict[str, Any]]] = {}
     if model is not None:
-        for name in ways:
+        front = _front(corpus, budget_tokens) if index else ""
+        for name in (*ways, *(peer.name for peer in peers)):
             say(f"{name}: {model.name} answers")
             answers[name] = [
-                _answer(context, asks[name](context, q), q, model, judge, budget_tokens) for q in questions
+                _answer(context, asks[name](context, q), q, model, judge, budget_tokens, front) for q in questions
             ]
+    models = (model, judge, active_model, graph_model)
     return Result(
         dataset=data.name, digest=data.digest, seed=seed, embedder=embedder, wiki=wiki, budget_tokens=budget_tokens,
         questions=tuple(q.id for q in questions), categories=tuple(q.category for q in questions),
         answerable=tuple(q.answerable for q in questions), scores=scores, answers=answers, graph=built,
-        add_seconds=added, counts=data.counts, versions=_versions(),
+        add_seconds=added, counts=data.counts,
+        versions={**_versions(), **{peer.name: peer.version for peer in peers}},
         when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        spent="; ".join(f"{m.name}: {m.spent}" for m in {id(m): m for m in (model, judge, active_model) if m}.values()),
+        spent="; ".join(f"{m.name}: {m.spent}" for m in {id(m): m for m in models if m}.values()),
     )  # fmt: skip
 
 
 def _build(
-    data: Dataset, folder: Path, embedder: str, wiki: bool, say: Callable[[str], None]
+    data: Dataset, folder: Path, embedder: str, wiki: bool, model: LanguageModel | None, say: Callable[[str], None]
 ) -> tuple[Corpus, float, Built]:
     folder.mkdir(parents=True, exist_ok=True)
     corpus = Corpus.create(str(folder / "corpus"), embedder=embedder)
@@ -211,7 +225,12 @@ def _build(
     if wiki:
         say("dreaming, without a model")
         _dream(corpus, folder)
-    built = build(corpus)
+    filer = None
+    if model is not None:
+        from memfs.recall.filing import Filer
+
+        filer = Filer(model, str(folder / "filings"))
+    built = build(corpus, filer=filer)
     corpus.warm()
     return corpus, added, built
 
@@ -230,6 +249,13 @@ def _graph(corpus: Corpus) -> Graph:
     assert found is not None
     found.near(["warm"])
     return found
+
+
+def _front(corpus: Corpus, budget_tokens: int) -> str:
+    """The wiki's index, as an agent has it in its first message: at most a quarter of the budget."""
+    found = corpus.read([INDEX]).get(INDEX)
+    text = found.data.decode(errors="replace") if found else ""
+    return text[: budget_tokens * metrics.CHARS_PER_TOKEN // 4]
 
 
 def _policy(model: LanguageModel | None) -> Any:
@@ -266,11 +292,11 @@ def _ask(
 
 def _answer(
     context: Context, found: Sequence[Found], question: Question, model: LanguageModel, judge: LanguageModel | None,
-    budget_tokens: int,
+    budget_tokens: int, front: str = "",
 ) -> dict[str, Any]:  # fmt: skip
-    """Have a model answer from what lies within the budget, and grade it."""
+    """Have a model answer from what lies within the budget, `front` included, and grade it."""
     texts = {f"{p.path}#{p.anchor}" if p.anchor else p.path: context.bodies[p.row_id] for p in context.places}
-    shown, used = [], 0
+    shown, used = [], -(-len(front) // metrics.CHARS_PER_TOKEN)
     for each in found:
         used += -(-each.chars // metrics.CHARS_PER_TOKEN)
         if used > budget_tokens:
@@ -278,7 +304,8 @@ def _answer(
         shown.append(texts.get(each.citations[0], ""))
     row: dict[str, Any]
     asked = f"Today: {question.asked_at:%Y-%m-%d}\n" if question.asked_at else ""
-    prompt = f"{asked}Question: {question.text}\n\nPassages:\n" + "\n".join(shown)
+    before = f"What the memory knows of:\n{front}\n\n" if front else ""
+    prompt = f"{before}{asked}Question: {question.text}\n\nPassages:\n" + "\n".join(shown)
     try:
         said = model.ask(ANSWER, prompt, Answered)
     except NonsenseError as error:

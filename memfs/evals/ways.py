@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from memfs.evals.data import Question
 
-__all__ = ["ABLATIONS", "WAYS", "Context", "way"]
+__all__ = ["ABLATIONS", "WAYS", "Context", "Way", "way"]
 
 DEPTH = 100
 SEEDS = 5
