@@ -184,6 +184,9 @@ def test_every_way(tmp_path: Path) -> None:
         assert name in text
         assert result.interval(name, "touched").mean > 0.5, name
     assert result.interval("full", "recall_in_budget").mean == 1.0
+    assert set(result.curves) >= {"always"}
+    for name, curve in result.curves.items():
+        assert curve[-1] == pytest.approx(result.interval(name, "turn_r10").mean), name
     assert "better" in text or "can't tell" in text
     with pytest.raises(ConflictError):
         run.evaluate(str(file), tmp_path / "eval")

@@ -13,6 +13,7 @@ from conftest import NOTES, Store, document, long_text, tree_of
 from memfs.corpus.table import Corpus, Scope
 from memfs.errors import InputError, NotFoundError
 from memfs.fetch import FILE_BYTES_MAX, fetch, recall
+from memfs.report import answer_text
 from memfs.testing import Proxy
 from memfs.workset.cache import HostCache
 from memfs.workset.tree import Tree
@@ -52,6 +53,20 @@ def test_nothing(filled: Corpus, tree: Tree, cache: HostCache, corpus: Corpus) -
     assert (answer.found, answer.synthesis, answer.evidence, answer.files) == (False, "", (), ())
     assert answer.coverage.files_total == len(NOTES)
     assert tree_of(tree.root) == {}
+
+
+def test_weak(corpus: Corpus, tmp_path: Path) -> None:
+    """What may be about something else is shown, said to be so, walked for, and lays no file."""
+    corpus.commit([document(f"notes/{n}.md", f"# {n}\n\nThe crane number {n} was painted.\n") for n in range(300)])
+    with Tree.open(str(tmp_path / "memory"), str(tmp_path / "state"), corpus=corpus.uri) as tree:
+        question = "which number of moons does the planet zorblax have in frobnication?"
+        answer = fetch(corpus, question, tree=tree, cache=None)
+        assert (answer.found, answer.weak) == (True, True)
+        assert {file.outcome for file in answer.files} == {"not laid"}
+        assert tree_of(tree.root) == {}
+    said = answer_text(answer)
+    assert said.startswith("Nothing here answers this for sure.")
+    assert "memfs get" in said
 
 
 def test_empty_corpus(corpus: Corpus) -> None:

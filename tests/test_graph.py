@@ -26,7 +26,7 @@ from memfs.fetch import fetch, recall
 from memfs.llm import LanguageModel
 from memfs.recall.choose import ByModel
 from memfs.recall.cues import cues_of, is_stable, topics_of
-from memfs.recall.dates import dates_in
+from memfs.recall.dates import dates_in, spans_in
 from memfs.recall.graph import Graph, build
 from memfs.recall.rank import rank
 from memfs.recall.reconstruct import Budget, reconstruct, suffices
@@ -59,6 +59,34 @@ DAY = date(2023, 5, 8)
 def test_dates(text: str, days: list[str]) -> None:
     """What a text speaks of, counted from the day it was said."""
     assert dates_in(text, DAY) == days
+
+
+@pytest.mark.parametrize(
+    ("question", "spans"),
+    [
+        ("what happened yesterday?", ["2023-05-07/2023-05-07"]),
+        ("two weeks ago", ["2023-04-21/2023-04-27"]),
+        ("in the past three months", ["2023-02-07/2023-05-08"]),
+        ("last month", ["2023-04-01/2023-05-08"]),
+        ("this year, since the start of the year", ["2023-01-01/2023-05-08"]),
+        ("last week", ["2023-05-01/2023-05-08"]),
+        ("on Monday", ["2023-05-01/2023-05-01"]),
+        ("last spring", ["2022-03-01/2022-05-31"]),
+        ("this spring", ["2023-03-01/2023-05-08"]),
+        ("over the winter", ["2022-12-01/2023-03-02"]),
+        ("from July to October", ["2022-07-01/2022-10-31"]),
+        ("between August 11 and August 15 2022", ["2022-08-11/2022-08-15"]),
+        ("on 3 May, 2022 or in June 2021", ["2022-05-03/2022-05-03", "2021-06-01/2021-06-30"]),
+        ("in 2022", ["2022-01-01/2022-12-31"]),
+        ("2022-02-30, 2022-13, 0000-00-00", []),
+        ("99999999 years ago, next week, may I march?", []),
+    ],
+)
+def test_spans(question: str, spans: list[str]) -> None:
+    """The time that a question asks about, counted from the day it is asked; without that day, written dates alone."""
+    assert [f"{span.first}/{span.last}" for span in spans_in(question, DAY)] == spans
+    written = {f"{span.first}/{span.last}" for span in spans_in(question, None)}
+    assert written <= set(spans)
 
 
 def test_cues() -> None:

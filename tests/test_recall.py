@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from dataclasses import replace
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,44 @@ def test_the_named_speaker_comes_first(corpus: Corpus) -> None:
     assert recall(corpus, "which tea does Ann like?", k=1)[0].speaker == "Ann"
 
 
+def test_the_user_comes_before_the_assistant(corpus: Corpus) -> None:
+    """An assistant repeats what it was told: what the one who asks said is the better evidence."""
+    corpus.commit([talk("s", ("assistant", "The oven is a Smeg, I see."), ("user", "The oven is a Smeg."))])
+    assert recall(corpus, "which oven is it?", k=1)[0].speaker == "user"
+
+
+def test_a_header_comes_last(corpus: Corpus) -> None:
+    """A title holds the name that all questions hold; it comes after what was said, and is found where nothing was."""
+    said = ("Ann", "We fixed the pump."), ("Bob", "Which pump?")
+    corpus.commit([replace(talk("pump-2000", *said), title="pump 2000"), note("notes/x.md", "# x\n\nboats\n")])
+    found = recall(corpus, "pump 2000")
+    assert [item.speaker for item in found][:2] != [None, None]
+    assert found[0].speaker is not None
+
+
+def test_a_time_in_the_question(corpus: Corpus) -> None:
+    """What was said in the time that is asked about comes first, counted from the day of asking; without it, not."""
+    days = [date(2026, 3, day) for day in range(1, 29)]
+    said = [
+        render(
+            Session(str(day), "chat", "test", (Turn("user", "I went running.", when),), when), "sessions/"
+        )
+        for day in days
+        for when in [datetime(day.year, day.month, day.day, 9, tzinfo=timezone.utc)]
+    ]  # fmt: skip
+    corpus.commit(said)
+
+    def first(question: str, today: date | None = None) -> str:
+        (item,) = recall(corpus, question, k=1, today=today)
+        assert item.event_time is not None
+        return item.event_time.date().isoformat()
+
+    assert first("did I go running on 17 March 2026?") in ("2026-03-17", "2026-03-18", "2026-03-19", "2026-03-20")
+    assert "2026-03-06" <= first("did I go running two weeks ago?", date(2026, 3, 23)) <= "2026-03-15"
+    assert first("did I go running yesterday?", date(2026, 3, 27)) >= "2026-03-26"
+    assert first("did I go running on 0000-99-99 or 9999-12-31?")
+
+
 def test_evidence_says_where_when_who_and_what(corpus: Corpus) -> None:
     """Path, anchor, origin id, event time, speaker and the passage as it stands in the file."""
     corpus.commit([talk("s", ("Ann", "The kiln fires at 1,280 degrees."))])
@@ -90,7 +129,15 @@ def test_nothing_relevant_is_nothing(corpus: Corpus) -> None:
     """A question about nothing in the corpus gives no evidence, not the least bad passage."""
     corpus.commit([note(f"notes/{n}.md", f"# {n}\n\nThe harbour crane number {n} was painted.\n") for n in range(300)])
     assert recall(corpus, "zorblax frobnication") == []
-    assert recall(corpus, "harbour crane") != []
+    assert not any(item.weak for item in recall(corpus, "harbour crane"))
+
+
+def test_what_may_be_about_something_else_is_marked(corpus: Corpus) -> None:
+    """One common word of many: the nearest passages are given, each marked weak."""
+    corpus.commit([note(f"notes/{n}.md", f"# {n}\n\nThe harbour crane number {n} was painted.\n") for n in range(300)])
+    found = recall(corpus, "which number of moons does the planet zorblax have in frobnication?")
+    assert found
+    assert all(item.weak for item in found)
 
 
 def test_an_empty_corpus_answers_nothing(corpus: Corpus) -> None:

@@ -56,6 +56,8 @@ class Scores:
     turn_r5: float
     turn_r10: float
     session_r5: float
+    session_any5: float
+    """1 if any of the evidence's sessions is among the first five: LongMemEval's recall_any@5."""
     touched: float
     """1 if any of the evidence lies within the token budget."""
     recall_in_budget: float
@@ -98,6 +100,7 @@ def score(question: Question, ranked: Sequence[Found], ms: float, budget_tokens:
     hits = gold & set().union(*inside)
     return Scores(
         recall(5), recall(10), len(sessions.intersection(first)) / len(sessions) if sessions else 0.0,
+        float(not sessions.isdisjoint(first)),
         float(bool(hits)), len(hits) / len(gold) if gold else 0.0,
         sum(bool(each & gold) for each in inside) / held if held else 0.0, used, ms,
         float(not ranked or ranked[0].weak),

@@ -10,7 +10,8 @@ from memfs.evals.run import Comparison, Result
 __all__ = ["compared_text", "result_text"]
 
 TITLES = {
-    "turn_r10": "turn R@10", "session_r5": "session R@5", "touched": "touched in budget",
+    "turn_r10": "turn R@10", "session_r5": "session R@5",
+    "session_any5": "any session of 5", "touched": "touched in budget",
     "recall_in_budget": "recall in budget", "precision_in_budget": "precision in budget", "turn_r5": "turn R@5",
 }  # fmt: skip
 
@@ -32,7 +33,7 @@ def _lines(result: Result) -> Iterator[str]:
     for what, count in result.counts.items():
         yield f"- {count:,} {what}"
     yield ""
-    metrics = ("turn_r10", "session_r5", "touched", "recall_in_budget", "precision_in_budget")
+    metrics = ("turn_r10", "session_r5", "session_any5", "touched", "recall_in_budget", "precision_in_budget")
     yield from _table(
         ["way", *(TITLES[m] for m in metrics), "tokens", "ms a question", "doubted: without an answer", "with one"],
         [
@@ -70,6 +71,13 @@ def _lines(result: Result) -> Iterator[str]:
                      *(str(result.versus(name, "active", "turn_r10", c)) for c in categories)]
                 )  # fmt: skip
         yield from _table(["active is … than", "all", *categories], rows)
+    if result.curves:
+        yield "\n## Turn R@10 after each round of the walk\n"
+        deepest = max(len(curve) for curve in result.curves.values())
+        headers = ["way", "the first search", *(f"round {n}" for n in range(1, deepest))]
+        yield from _table(
+            headers, [[name, *(f"{100 * each:.1f}" for each in curve)] for name, curve in result.curves.items()]
+        )
     if result.answers:
         yield "\n## Answered by a model\n"
         yield from _table(

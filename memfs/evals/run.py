@@ -40,7 +40,7 @@ __all__ = ["METRICS", "Comparison", "Result", "against", "evaluate"]
 
 BUDGET_TOKENS = 2_000
 BATCH = 100
-METRICS = ("turn_r10", "session_r5", "touched", "recall_in_budget", "precision_in_budget", "turn_r5")
+METRICS = ("turn_r10", "session_r5", "session_any5", "touched", "recall_in_budget", "precision_in_budget", "turn_r5")
 HEADLINE = "turn_r10"
 
 ANSWER = """\
@@ -84,6 +84,8 @@ class Result:
     scores: Mapping[str, Sequence[Scores]]
     answers: Mapping[str, Sequence[Mapping[str, Any]]]
     """With a model: answer, F1, grade of each question."""
+    curves: Mapping[str, Sequence[float]]
+    """Of the ways that walk: mean turn R@10 of the first search, and after each round."""
     graph: Built
     add_seconds: float
     counts: Mapping[str, int]
@@ -189,7 +191,12 @@ def evaluate(
     corpus, added, built = _build(data, folder, embedder, wiki, graph_model, say)
     context = Context(corpus, _graph(corpus), folder / "files", _policy(active_model))
     _export(corpus, context.folder)
-    scores = {name: _ask(context, asks[name], questions, budget_tokens, name, say) for name in names}
+    scores, curves = {}, {}
+    for name in names:
+        context.walks.clear()
+        scores[name] = _ask(context, asks[name], questions, budget_tokens, name, say)
+        if context.walks:
+            curves[name] = _curve(context, questions, scores[name])
     answers: dict[str, list[dict[str, Any]]] = {}
     if model is not None:
         front = _front(corpus, budget_tokens) if index else ""
@@ -202,7 +209,7 @@ def evaluate(
     return Result(
         dataset=data.name, digest=data.digest, seed=seed, embedder=embedder, wiki=wiki, budget_tokens=budget_tokens,
         questions=tuple(q.id for q in questions), categories=tuple(q.category for q in questions),
-        answerable=tuple(q.answerable for q in questions), scores=scores, answers=answers, graph=built,
+        answerable=tuple(q.answerable for q in questions), scores=scores, answers=answers, curves=curves, graph=built,
         add_seconds=added, counts=data.counts,
         versions={**_versions(), **{peer.name: peer.version for peer in peers}},
         when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -288,6 +295,18 @@ def _ask(
         made.append(score(question, found, (time.perf_counter() - before) * 1e3, budget))
     say(f"{name}: {time.monotonic() - started:.1f} s")
     return made
+
+
+def _curve(context: Context, questions: Sequence[Question], scores: Sequence[Scores]) -> list[float]:
+    """Mean turn R@10 of the answerable questions before the walk and after each round; without a walk it stays."""
+    rows = []
+    for question, each in zip(questions, scores, strict=True):
+        if question.answerable:
+            rounds = context.walks.get(question.id)
+            shares = [len(question.evidence & held) / len(question.evidence) for held in rounds or ()]
+            rows.append(shares or [each.turn_r10])
+    deepest = max(map(len, rows), default=0)
+    return [statistics.fmean(row[min(at, len(row) - 1)] for row in rows) for at in range(deepest)]
 
 
 def _answer(

@@ -19,7 +19,7 @@ import re
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timezone
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +34,16 @@ from memfs.evals.metrics import Found
 from memfs.recall.cues import cues_of
 from memfs.recall.graph import Graph
 from memfs.recall.rank import Ranked, rank
-from memfs.recall.reconstruct import ByGain, Policy, Reconstruction, State, reconstruct, suffices
+from memfs.recall.reconstruct import (
+    LOOKED_AT,
+    ByGain,
+    Policy,
+    Reconstruction,
+    State,
+    citation,
+    reconstruct,
+    suffices,
+)
 from memfs.recall.relevance import bearing, is_weak
 
 if TYPE_CHECKING:
@@ -59,6 +68,8 @@ class Context:
     folder: Path
     """Every file of the corpus, exported, for ripgrep."""
     policy: Policy | None = None
+    walks: dict[str, list[frozenset[str]]] = field(default_factory=dict)
+    """By question: the ten best citations before the walk, and after each round."""
     """Of the active way; None for the deterministic one."""
 
     @cached_property
@@ -305,6 +316,11 @@ def walked(context: Context, question: Question, policy: Policy | None, *, alway
     made: Reconstruction = reconstruct(
         context.corpus, context.graph, question.text, _scope(question), ranked, policy=policy
     )
+    held = frozenset(citation(r.place) for r in ranked[:LOOKED_AT])
+    context.walks[question.id] = [held]
+    for step in made.steps:
+        held = held - frozenset(step.dropped) | frozenset(step.entered)
+        context.walks[question.id].append(held)
     return _shown(context, made.ranked, weak)
 
 

@@ -44,7 +44,18 @@ from memfs.recall.graph import Graph
 from memfs.recall.rank import CANDIDATES, Ranked, weight
 from memfs.recall.speakers import named
 
-__all__ = ["Budget", "Move", "Policy", "Reconstruction", "State", "asked", "citation", "reconstruct", "suffices"]
+__all__ = [
+    "LOOKED_AT",
+    "Budget",
+    "Move",
+    "Policy",
+    "Reconstruction",
+    "State",
+    "asked",
+    "citation",
+    "reconstruct",
+    "suffices",
+]
 
 CUE_WEIGHT = 0.2
 TOPIC_WEIGHT = 0.4
