@@ -116,11 +116,13 @@ class LanguageModel:
         check: Callable[[T], str] = lambda answer: "",
         tools: Sequence[Callable[..., str]] = (),
         repairs: int = REPAIRS_MAX,
+        answer_tokens: int = ANSWER_TOKENS_MAX,
     ) -> T:
         """Return the model's answer, of the dataclass `answer`.
 
         `check` says what is wrong with an answer, "" for nothing; the model is told, and may try `repairs` times
-        more. A tool is a function with a docstring; what it returns, the model reads.
+        more. A tool is a function with a docstring; what it returns, the model reads. An answer that is longer than
+        `answer_tokens` is cut.
 
         Raises:
             NonsenseError: no answer that can be used came.
@@ -132,7 +134,7 @@ class LanguageModel:
         native = not tools and self.model.profile.get("supports_json_schema_output", False)
         output: Any = NativeOutput(answer) if native else ToolOutput(answer, name="write")
         # An answer is no longer than what is left: a model that rambles is cut, not waited for.
-        left = ANSWER_TOKENS_MAX
+        left = answer_tokens
         if self.max_tokens is not None:
             left = self.max_tokens - self.spent.tokens - (len(instructions) + len(prompt)) // CHARS_PER_TOKEN
             if left < 1:
@@ -144,7 +146,7 @@ class LanguageModel:
             tools=list(tools),
             deps_type=type(None),
             retries=repairs,
-            model_settings={"temperature": 0.0, "timeout": TIMEOUT_S, "max_tokens": min(left, ANSWER_TOKENS_MAX)},
+            model_settings={"temperature": 0.0, "timeout": TIMEOUT_S, "max_tokens": min(left, answer_tokens)},
         )
 
         def checked(found: T) -> T:

@@ -232,6 +232,15 @@ def test_answers(tmp_path: Path) -> None:
     assert "nonsense" in rows["conv-1/3"]
     assert rows["conv-1/5"]["correct"]
     assert "scripted" in result_text(result)
+    short = LanguageModel("scripted", FunctionModel(say), max_tokens=400)
+    said: list[str] = []
+    result = run.evaluate(str(locomo(tmp_path)), tmp_path / "f", ways=["passive", "bm25"], model=short, say=said.append)
+    # A budget ends the answers, not the tables.
+    answered = sum(map(len, result.answers.values()))
+    assert 0 < answered < 2 * len(result.questions)
+    assert any("the budget of 400 tokens is used up" in line for line in said)
+    assert result.interval("bm25", "touched").mean > 0.5
+    assert f"{len(result.answers['passive'])} of {len(result.questions)}" in result_text(result)
 
 
 FLOORS = {"personas": {"passive": 0.29, "active": 0.30}, "LoCoMo": {"passive": 0.70, "active": 0.70}}

@@ -81,7 +81,7 @@ def _lines(result: Result) -> Iterator[str]:
     if result.answers:
         yield "\n## Answered by a model\n"
         yield from _table(
-            ["way", "F1", "judged correct", "said that nothing answers", "no answer that could be used"],
+            ["way", "answered", "F1", "judged correct", "said that nothing answers", "no answer that could be used"],
             [_answers(name, rows, result) for name, rows in result.answers.items()],
         )
         yield f"\nspent: {result.spent}"
@@ -102,7 +102,7 @@ def _answers(name: str, rows: Sequence[object], result: Result) -> list[str]:
     graded = [float(row["correct"]) for row in known if "correct" in row]
     none = sum(not row.get("answerable", True) for row in known)
     return [
-        name, str(interval([row["f1"] for row in known], result.seed)),
+        name, f"{len(known):,} of {len(result.questions):,}", str(interval([row["f1"] for row in known], result.seed)),
         str(interval(graded, result.seed)) if graded else "not judged", f"{none} of {len(known)}",
         str(sum("nonsense" in row for row in known)),
     ]  # fmt: skip

@@ -30,7 +30,7 @@ from memfs.evals.data import Dataset, Question, load, sampled
 from memfs.evals.metrics import Found, Interval, Paired, Scores, f1, interval, paired, score
 from memfs.evals.peers import Peer
 from memfs.evals.ways import ABLATIONS, WAYS, Context, Way, way
-from memfs.llm import LanguageModel, NonsenseError
+from memfs.llm import BudgetError, LanguageModel, NonsenseError
 from memfs.recall.graph import Built, Graph, build
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ __all__ = ["METRICS", "Comparison", "Result", "against", "evaluate"]
 
 BUDGET_TOKENS = 2_000
 BATCH = 100
+ANSWER_TOKENS = 2_000
+"""Of an answer of a few words: what a model thinks before it is among them."""
 METRICS = ("turn_r10", "session_r5", "session_any5", "touched", "recall_in_budget", "precision_in_budget", "turn_r5")
 HEADLINE = "turn_r10"
 
@@ -202,9 +204,14 @@ def evaluate(
         front = _front(corpus, budget_tokens) if index else ""
         for name in (*ways, *(peer.name for peer in peers)):
             say(f"{name}: {model.name} answers")
-            answers[name] = [
-                _answer(context, asks[name](context, q), q, model, judge, budget_tokens, front) for q in questions
-            ]
+            answers[name] = []
+            try:
+                for question in questions:
+                    found = asks[name](context, question)
+                    answers[name].append(_answer(context, found, question, model, judge, budget_tokens, front))
+            except BudgetError as error:
+                # What was found, and what was answered so far, is worth its table.
+                say(f"{name}: {error.message}; {len(answers[name]):,} of {len(questions):,} questions answered")
     models = (model, judge, active_model, graph_model)
     return Result(
         dataset=data.name, digest=data.digest, seed=seed, embedder=embedder, wiki=wiki, budget_tokens=budget_tokens,
@@ -326,7 +333,7 @@ def _answer(
     before = f"What the memory knows of:\n{front}\n\n" if front else ""
     prompt = f"{before}{asked}Question: {question.text}\n\nPassages:\n" + "\n".join(shown)
     try:
-        said = model.ask(ANSWER, prompt, Answered)
+        said = model.ask(ANSWER, prompt, Answered, answer_tokens=ANSWER_TOKENS)
     except NonsenseError as error:
         row = {"id": question.id, "answer": "", "answerable": False, "f1": 0.0, "correct": False}
         return {**row, "nonsense": error.message}
@@ -337,7 +344,7 @@ def _answer(
     if judge is not None:
         graded = f"Question: {question.text}\nGold answer: {question.answer}\nAnswer: {said.answer or '(none)'}"
         with suppress(NonsenseError):
-            row["correct"] = judge.ask(JUDGE, graded, Graded).correct
+            row["correct"] = judge.ask(JUDGE, graded, Graded, answer_tokens=ANSWER_TOKENS).correct
     return row
 
 
