@@ -162,15 +162,18 @@ def test_budget(life: Corpus, tmp_path: Path) -> None:
     ],
 )
 def test_nonsense(life: Corpus, tmp_path: Path, lie: Any) -> None:
-    """What can't be used is told to the model, then given up, counted, and not paid for again; words file the rest."""
+    """What can't be used is told to the model, then given up, counted, and asked anew only `again`; words file it."""
     script = Scripted(lambda prompt: lie)
     built = build(life, model=script.model(), state_dir=str(tmp_path))
     assert (built.by_model, built.refused) == (4, 4)
     assert facts(life, "") == []
     assert Graph.open(life).contents({"lift": None})  # type: ignore[union-attr]
     asked = script.asked
-    build(life, again=True, model=script.model(), state_dir=str(tmp_path))
+    build(life, model=script.model(), state_dir=str(tmp_path))
     assert script.asked == asked
+    good = Scripted()
+    assert build(life, again=True, model=good.model(), state_dir=str(tmp_path)).refused == 0
+    assert good.asked == 4
 
 
 def test_commands(life: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,3 +185,31 @@ def test_commands(life: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> 
     for wrong in (("--max-tokens", "5"), ("--again", "sizes"), ("facts", "--model", "openai-chat:x")):
         assert memfs("graph", *wrong).code == 3
     assert memfs("graph", "build", "--model", "nonsense").code == 2
+
+
+def test_others_write_meanwhile(life: Corpus, tmp_path: Path) -> None:
+    """While the model thinks others write: nobody waits, and what changed since is not filed by what it was."""
+    other = Corpus.open(life.uri)
+    changed = told(date(2026, 1, 5), "The flat in Graz has a lift now.", "At last!")
+
+    def meanwhile(prompt: str) -> dict[str, Any]:
+        if "no lift" in prompt:
+            other.commit([changed])
+        return answer(prompt)
+
+    built = build(life, model=Scripted(meanwhile).model(), state_dir=str(tmp_path))
+    assert built.by_model == 3
+    assert [fact.value for fact in facts(life, "user") if fact.value == "Graz"] == []
+    assert build(life, model=Scripted().model(), state_dir=str(tmp_path)).by_model == 1
+    assert [fact.value for fact in facts(life, "user") if fact.value == "Graz"] == ["Graz"]
+
+
+def test_endpoint_gone(life: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead endpoint is named, with its exit code; the graph by words is there."""
+    monkeypatch.setenv("MEMFS_CORPUS", life.uri)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    ran = memfs("graph", "build", "--model", "openai-chat:x")
+    assert ran.code == 6
+    assert "openai-chat:x" in ran.err
+    assert sizes(life)["unfiled"] == 0

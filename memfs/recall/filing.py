@@ -132,9 +132,9 @@ class Filer:
         try:
             made = self._model.ask(INSTRUCTIONS, prompt, Filing, check=lambda filing: _wrong(filing, numbers))
         except NonsenseError:
-            # Its words file it; asking again would give the same.
+            # Its words file it. It is not kept: filing everything `again` asks again.
             self.refused += 1
-            made = Filing()
+            return Filing()
         _keep(file, made)
         return made
 
@@ -185,24 +185,29 @@ def _edges(filing: Filing, piece: dict[int, tuple[Place, str]]) -> Iterator[File
         for number, (place, _) in piece.items():
             if episode.first <= number <= episode.last:
                 for stem, word in _stems(episode.topic):
-                    yield Filed(place, Cue("topic", stem, word, episode.topic.strip()), "abstraction")
+                    yield Filed(place, Cue("topic", stem, word, _plain(episode.topic)), "abstraction")
     for each in filing.cues:
         place, tag = piece[each.passage][0], " ".join(stem for stem, _ in _stems(each.tag))
         if each.kind == "date":
             yield Filed(place, Cue("date", each.cue, each.cue, tag), "episodic")
         elif each.kind == "name" and (key := " ".join(plain_words(each.cue))):
-            yield Filed(place, Cue("name", key, each.cue.strip(), tag), "episodic")
+            yield Filed(place, Cue("name", key, _plain(each.cue), tag), "episodic")
         else:
             for stem, word in _stems(each.cue):
                 yield Filed(place, Cue("word", stem, word, tag), "episodic")
     for fact in filing.facts:
         subject, aspect = " ".join(plain_words(fact.subject)), " ".join(stem for stem, _ in _stems(fact.aspect))
-        value = " ".join(fact.value.split())
+        value = _plain(fact.value)
         if subject and aspect and value:
             place = piece[fact.passage][0]
             yield Filed(place, Cue("state" if fact.single else "fact", subject, value, aspect), "semantic")
             for stem, word in _stems(fact.aspect):
                 yield Filed(place, Cue("word", stem, word, subject), "semantic")
+
+
+def _plain(text: str) -> str:
+    """Without what steers a terminal, on one line."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def _stems(text: str) -> list[tuple[str, str]]:

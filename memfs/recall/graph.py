@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from memfs.corpus.records import FileInfo
-    from memfs.recall.filing import Filer
+    from memfs.recall.filing import Filed, Filer
 
 __all__ = ["Built", "Edge", "Fact", "Graph", "build"]
 
 FILES_AT_ONCE = 500
+MODEL_FILES_AT_ONCE, MODEL_FLUSH_S = 20, 30.0
+"""Files that a model filed go into the store so many at once, or so often."""
 MARK = "model"
 """The tag of the row that says by which model a file was filed."""
 NEAR_MIN = 0.5
@@ -118,36 +119,53 @@ def build(
             store.put(chunk, made)
             files, passages, edges = files + len(chunk), passages + count, edges + len(made)
             say(f"{files:,} of {len(changed):,} files")
-        by_model = 0
-        try:
-            for path, made in _by_model(corpus, store, now, filer):
-                store.put([path], made)
-                by_model += 1
-                say(f"{path}: filed by {filer.name if filer else ''}")
-        finally:
-            if changed or gone or by_model:
-                store.fold()
+        if changed or gone:
+            store.fold()
+    by_model = _file_by_model(corpus, filer, say) if filer else 0
     took, refused = time.monotonic() - started, filer.refused if filer else 0
     return Built(files, len(gone), passages, edges, took, by_model, refused)
 
 
-def _by_model(
-    corpus: Corpus, store: Edges, now: Mapping[str, FileInfo], filer: Filer | None
-) -> Iterator[tuple[str, pa.Table]]:
-    """Yield each file that the model has not filed, with its edges: those by words, the model's, and its mark."""
-    have = store.marked(filer.name) if filer else {}
-    for path, info in sorted(now.items()) if filer else ():
-        if have.get(path) == bytes.fromhex(info.sha256):
-            continue
-        places, texts = _texts(corpus, path)
-        if not places or any("\0" in text for text in texts):
-            continue
-        assert filer is not None
-        filed = filer.file(places, texts)
-        rows = [_row(each.place, each.cue, each.layer, corpus.version) for each in filed]
-        rows.append(_row(places[0], Cue("none", "", filer.name, MARK), "", corpus.version))
-        words, _ = _rows(corpus, [path])
-        yield path, pa.concat_tables([words, pa.Table.from_pylist(rows, schema=SCHEMA)])
+def _file_by_model(corpus: Corpus, filer: Filer, say: Callable[[str], None]) -> int:
+    """Have the model file what it has not filed yet; nobody else's writing waits while it thinks."""
+    store = Edges.open(corpus)
+    assert store is not None
+    have = store.marked(filer.name)
+    wanted = sorted(
+        info.path for info in corpus.files()
+        if info.kind in KINDS and have.get(info.path) != bytes.fromhex(info.sha256)
+    )  # fmt: skip
+    ready: dict[str, tuple[str, list[Filed]]] = {}
+    count, since = 0, time.monotonic()
+    try:
+        for number, path in enumerate(wanted, 1):
+            places, texts = _texts(corpus, path)
+            if places and not any("\0" in text for text in texts):
+                say(f"{number:,} of {len(wanted):,}: {path}")
+                ready[path] = places[0].sha256, filer.file(places, texts)
+            if len(ready) == MODEL_FILES_AT_ONCE or time.monotonic() - since > MODEL_FLUSH_S:
+                count, since, ready = count + _put_filed(corpus, store, filer.name, ready), time.monotonic(), {}
+    finally:
+        # What is filed is paid for, whatever ended the run.
+        count += _put_filed(corpus, store, filer.name, ready)
+    return count
+
+
+def _put_filed(corpus: Corpus, store: Edges, model: str, ready: Mapping[str, tuple[str, list[Filed]]]) -> int:
+    """Put in the edges of each file that is still what the model read: those by words, the model's, and its mark."""
+    if not ready:
+        return 0
+    with corpus.writing(publish=False):
+        store.refresh()
+        first = {path: places[0] for path in ready if (places := corpus.catalog().file(path))}
+        same = [path for path, (sha256, _) in ready.items() if path in first and first[path].sha256 == sha256]
+        words, _ = _rows(corpus, same)
+        rows = [
+            _row(each.place, each.cue, each.layer, corpus.version) for path in same for each in ready[path][1]
+        ] + [_row(first[path], Cue("none", "", model, MARK), "", corpus.version) for path in same]  # fmt: skip
+        store.put(same, pa.concat_tables([words, pa.Table.from_pylist(rows, schema=SCHEMA)]))
+        store.fold()
+    return len(same)
 
 
 def _texts(corpus: Corpus, path: str) -> tuple[list[Place], list[str]]:
