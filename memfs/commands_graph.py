@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memfs.commands import ALL, CORPUS, JSON, TREE, Invocation, command, flag, json_text, value
-from memfs.errors import InputError
+from memfs.errors import InputError, MemfsError
 
 __all__ = ["ALL"]
 
@@ -115,6 +115,9 @@ def eval_(
         raise InputError("--limit and --budget-tokens must be positive", hint="leave them out")
     if against is not None and ledger is None:
         raise InputError("--against needs --ledger", hint="memfs eval … --ledger evals/ledger.jsonl --against last")
+    if against is not None and ledger is not None:
+        # Before minutes of asking, not after.
+        run.entry(Path(go.cwd, ledger), against)
     if judge is not None and model is None:
         raise InputError("--judge needs --model", hint="it grades that model's answers")
     if index == "on" and (wiki == "off" or model is None):
@@ -138,16 +141,24 @@ def eval_(
         if out:
             (folder / "result.md").write_text(text + "\n", encoding="utf-8")
             (folder / "result.json").write_text(json_text({**result.entry(), "answers": result.answers}) + "\n")
-    compared = run.against(result, Path(go.cwd, ledger), against) if against and ledger else None
+    # What was measured is kept and shown, whatever becomes of the comparison.
+    compared, failure = None, None
+    if against and ledger:
+        try:
+            compared = run.against(result, Path(go.cwd, ledger), against)
+        except MemfsError as error:
+            failure = error
     entry = run.append(Path(go.cwd, ledger), result) if ledger else ""
     if as_json:
         go.say(json_text({**result.entry(), "compared": compared}))
-        return
-    go.say(text)
-    if compared is not None:
-        go.say(f"\n{compared_text(compared)}")
-    if entry:
-        go.say(f"\nledger entry {entry}")
+    else:
+        go.say(text)
+        if compared is not None:
+            go.say(f"\n{compared_text(compared)}")
+        if entry:
+            go.say(f"\nledger entry {entry}")
+    if failure is not None:
+        raise failure
 
 
 def _peer(stated: str) -> tuple[str, str]:

@@ -207,7 +207,15 @@ def test_ledger(tmp_path: Path, memfs: Run) -> None:
     assert memfs("eval", str(tmp_path / "none.json")).code == 4
     text = file.read_text().replace("greyhound", "whippet")
     file.write_text(text)
-    assert memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", "last").code == 2
+    # There is no last of this data: what was measured is kept and shown nevertheless.
+    alone = memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", "last")
+    assert alone.code == 4
+    assert "| bm25 |" in alone.out
+    kept = [json.loads(line) for line in ledger.read_text().splitlines()]
+    assert len(kept) == 3
+    other = memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", kept[0]["id"])
+    assert other.code == 2
+    assert "of other data" in other.err
     ledger.write_text(ledger.read_text() + "{\n")
     assert memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", "last").code == 3
 

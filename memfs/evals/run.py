@@ -378,6 +378,23 @@ def entries(ledger: Path) -> list[dict[str, Any]]:
     return found
 
 
+def entry(ledger: Path, wanted: str, digest: str | None = None) -> dict[str, Any]:
+    """Return the entry of that id, or of the only id that begins so; `last` is the last (of that data).
+
+    Raises:
+        NotFoundError: there is none, or more than one.
+    """
+    known = entries(ledger)
+    if wanted == "last":
+        found = [each for each in known if digest in (None, each["digest"])][-1:]
+    else:
+        found = [each for each in known if each["id"].startswith(wanted)]
+    if len(found) != 1:
+        of = " of this data" if wanted == "last" and digest else ""
+        raise NotFoundError(f"{wanted}: {len(found)} such entries{of} in {ledger}", hint="an entry's id, or: last")
+    return found[0]
+
+
 def append(ledger: Path, result: Result) -> str:
     """Add a result to a ledger, and return its id."""
     entry = result.entry()
@@ -388,17 +405,13 @@ def append(ledger: Path, result: Result) -> str:
 
 
 def against(result: Result, ledger: Path, wanted: str, metric: str = HEADLINE) -> list[Comparison]:
-    """Hold a result against an entry of a ledger (its id or the beginning of it, or `last`), way by way.
+    """Hold a result against an entry of a ledger (see `entry`; `last` is the last of the same data), way by way.
 
     Raises:
         NotFoundError: there is no such entry.
         ConfigError: it was made of other data.
     """
-    known = entries(ledger)
-    found = known[-1:] if wanted == "last" else [entry for entry in known if entry["id"].startswith(wanted)]
-    if len(found) != 1:
-        raise NotFoundError(f"{wanted}: {len(found)} such entries in {ledger}", hint="an entry's id, or: last")
-    old = found[0]
+    old = entry(ledger, wanted, result.digest)
     if old["digest"] != result.digest:
         raise ConfigError(
             f"entry {old['id']} is of other data ({old['dataset']} {old['digest']})", hint="compare like with like"
