@@ -353,6 +353,13 @@ def test_a_small_real_model(corpus: Corpus, memfs: Run, smollm: SmolLM, monkeypa
         assert pages_of(corpus) == {}
     assert memfs("validate").code == 0
     assert memfs("dream", "--no-model").code == 0
+    # Nor file a graph, nor choose a way: within its budget, and what is there without it stays.
+    built = memfs("graph", "build", "--model", smollm.name, "--max-tokens", "700")
+    assert built.code in (0, 75), built.err
+    assert json.loads(memfs("graph", "--json").out)["unfiled"] == 0
+    asked = memfs("fetch", "who moved?", "--active", "always", "--model", smollm.name, "--max-tokens", "700")
+    assert asked.code == 0, asked.err
+    assert "coverage: " in asked.out
 
 
 def test_command_line(corpus: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:

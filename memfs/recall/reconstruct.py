@@ -4,7 +4,7 @@ State S = (Z, H): Z the scores of the passages in view, H the best of them, the 
 chooses an action, walks it, prunes, and looks at what it gained:
 
     cue      the question's words -> cues of nearly the same meaning -> passages
-    topic    the evidence's own meaning (mean of its vectors) -> passages near it
+    topic    the evidence's own meaning (mean of its vectors), if it has one -> passages near it
     spread   the evidence over more sessions, for a question that asks for several things
     tag      (cue, tag) pairs, chosen by a model
     content  a passage -> what it is filed under, chosen by a model
@@ -35,7 +35,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from memfs.corpus.catalog import Place
 from memfs.corpus.table import Corpus, Scope
@@ -43,6 +43,10 @@ from memfs.corpus.terms import STOP_WORDS, analyse, plain_words
 from memfs.recall.graph import Graph
 from memfs.recall.rank import CANDIDATES, Ranked, weight
 from memfs.recall.speakers import named
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "LOOKED_AT",
@@ -65,6 +69,8 @@ SUFFICIENT_SIMILARITY = 0.55
 """Cosine with the question. On LoCoMo 70 % of the questions have none so near, and all of the gain is among them."""
 EVIDENCE = 5
 """Passages whose mean is the topic."""
+COHERENT = 0.5
+"""Mean cosine of the evidence from which it has a topic: the mean of unrelated passages is near to anything."""
 LOOKED_AT = 10
 ROUNDS_MAX = 4
 SECONDS_MAX = 5.0
@@ -289,9 +295,10 @@ def _by_topic(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str
     best = state.best(EVIDENCE)
     rows = corpus.read_rows([place.row_id for place in best], ["vector"])
     shares = [(state.scores[p.row_id], row["vector"]) for p, row in zip(best, rows, strict=True) if row["vector"]]
-    if not shares:
+    vectors = np.asarray([vector for _, vector in shares], np.float32)
+    if len(shares) < 2 or _coherence(vectors) < COHERENT:
         return {}
-    mean = sum(np.asarray(vector, np.float32) * share for share, vector in shares)
+    mean = sum(vector * share for (share, _), vector in zip(shares, vectors, strict=True))
     norm = float(np.linalg.norm(mean))
     if not norm:
         return {}
@@ -302,6 +309,12 @@ def _by_topic(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str
         i: (place, TOPIC_WEIGHT * ((hits[i] - low) / (high - low) if high > low else 1.0))
         for i, place in places.items()
     }
+
+
+def _coherence(vectors: NDArray[np.float32]) -> float:
+    """Mean cosine of the pairs of unit vectors float32[n, d], n > 1."""
+    count = len(vectors)
+    return (float((vectors @ vectors.T).sum()) - count) / (count * (count - 1))
 
 
 def _spread(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str, Any]) -> Found:
