@@ -151,7 +151,8 @@ def fetch(
     found = _found(corpus, question, k, scope, active, today, policy, budget)
     ranked = found.ranked
     small = _files(r.place for r in ranked if r.place.file_size <= FILE_BYTES_MAX)
-    contents = gather(corpus, ((p.path, p.sha256) for p in small), cache, mirror)
+    # Of weak evidence the passages are read, not their files.
+    contents = {} if found.weak else gather(corpus, ((p.path, p.sha256) for p in small), cache, mirror)
     evidence = found.evidence(_bodies(corpus, ranked, contents))
     text, shown = synthesis.extract(evidence, budget_tokens)
     laid, evicted = _lay(corpus, question, small[:FILES_MAX], contents, None if found.weak else tree, dry_run)

@@ -68,9 +68,9 @@ class Context:
     folder: Path
     """Every file of the corpus, exported, for ripgrep."""
     policy: Policy | None = None
+    """Of the active way; None for the deterministic one."""
     walks: dict[str, list[frozenset[str]]] = field(default_factory=dict)
     """By question: the ten best citations before the walk, and after each round."""
-    """Of the active way; None for the deterministic one."""
 
     @cached_property
     def places(self) -> list[Place]:
