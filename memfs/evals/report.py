@@ -76,7 +76,11 @@ def _lines(result: Result) -> Iterator[str]:
         deepest = max(len(curve) for curve in result.curves.values())
         headers = ["way", "the first search", *(f"round {n}" for n in range(1, deepest))]
         yield from _table(
-            headers, [[name, *(f"{100 * each:.1f}" for each in curve)] for name, curve in result.curves.items()]
+            headers,
+            [
+                [name, *(f"{100 * each:.1f}" for each in curve), *[""] * (deepest - len(curve))]
+                for name, curve in result.curves.items()
+            ],
         )
     if result.answers:
         yield "\n## Answered by a model\n"
