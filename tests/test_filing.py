@@ -125,6 +125,11 @@ def test_once(life: Corpus, tmp_path: Path) -> None:
     assert first.asked == 5
     assert build(life, again=True, model=first.model(), state_dir=str(tmp_path)).by_model == 5
     assert first.asked == 5
+    # What lies in the folder is checked like an answer.
+    for file in (tmp_path / "filings").iterdir():
+        file.write_text(file.read_text().replace('"first": 1', '"first": "one"'))
+    assert build(life, again=True, model=first.model(), state_dir=str(tmp_path)).by_model == 5
+    assert first.asked == 10
     # Without a model the next build leaves what it filed.
     build(life)
     assert len(facts(life, "user")) == 3

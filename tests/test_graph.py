@@ -80,6 +80,7 @@ def test_dates(text: str, days: list[str]) -> None:
         ("in 2022", ["2022-01-01/2022-12-31"]),
         ("2022-02-30, 2022-13, 0000-00-00", []),
         ("99999999 years ago, next week, may I march?", []),
+        ("May I ask? March on. What was it in May?", ["2023-05-01/2023-05-31"]),
     ],
 )
 def test_spans(question: str, spans: list[str]) -> None:

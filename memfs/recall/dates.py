@@ -87,8 +87,10 @@ def _absolute(match: re.Match[str], day: date | None) -> Iterator[str]:
 
 def _parts(match: re.Match[str], day: date | None) -> tuple[int, int, int]:
     """Year, month and day of a written date; 0 for a day that is not said, for a year that cannot be known."""
-    # `may` and `march` are months only with a day or a year beside them, or a capital letter.
-    if match["m"].islower() and match["m"] in ("may", "march") and not (match["d1"] or match["d2"] or match["y"]):
+    # `may` and `march` are months only with a day or a year beside them, or a capital letter within a sentence.
+    begins = match.string[: match.start()].rstrip()[-1:] in ("", ".", "!", "?")
+    plain = begins or match["m"].islower()
+    if plain and match["m"].lower() in ("may", "march") and not (match["d1"] or match["d2"] or match["y"]):
         return 0, 0, 0
     month, number = _MONTHS[match["m"].lower()], int(match["d1"] or match["d2"] or 0)
     year = int(match["y"]) if match["y"] else day.year - (month > day.month) if day else 0
