@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date, datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +225,75 @@ def test_endpoint_gone(life: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch
     assert ran.code == 6
     assert "openai-chat:x" in ran.err
     assert sizes(life)["unfiled"] == 0
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """The OpenAI protocol, as far as it is asked here: a good answer after a moment, counted."""
+
+    asked = 0
+    moment_s = 0.0
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).asked += 1
+        time.sleep(self.moment_s)
+        said = json.dumps(answer(json.dumps(body["messages"])))
+        call = {"id": "1", "type": "function", "function": {"name": "write", "arguments": said}}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]} if "tools" in body else {
+            "role": "assistant", "content": said,
+        }  # fmt: skip
+        reply = json.dumps(
+            {
+                "id": "1", "object": "chat.completion", "created": 1, "model": "x",
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18},
+            }
+        ).encode()  # fmt: skip
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        # A client that was killed reads no answer.
+        with suppress(OSError):
+            self.wfile.write(reply)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    Endpoint.asked, Endpoint.moment_s = 0, 0.0
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+def test_killed(life: Corpus, endpoint: str, tmp_path: Path) -> None:
+    """kill -9 while the model is asked: the graph by words is whole; the next build pays for what is missing."""
+    environ = {
+        **os.environ, "MEMFS_CORPUS": life.uri, "OPENAI_BASE_URL": endpoint,
+        "OPENAI_API_KEY": "none", "HOME": str(tmp_path),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "memfs.cli", "graph", "build", "--model", "openai-chat:x"]
+    Endpoint.moment_s = 0.5
+    child = subprocess.Popen(command, env=environ, cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        end = time.monotonic() + 60
+        while Endpoint.asked < 3:
+            assert child.poll() is None, child.stderr.read() if child.stderr else b""
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    finally:
+        child.kill()
+        child.communicate()
+    assert sizes(life)["unfiled"] == 0
+    assert Graph.open(life).contents({"lift": None})  # type: ignore[union-attr]
+    asked, Endpoint.moment_s = Endpoint.asked, 0.0
+    done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "4 files filed by the model" in done.stdout
+    # Two were answered and kept; the third was under way.
+    assert Endpoint.asked - asked == 2
+    assert len(facts(life, "user")) == 3
