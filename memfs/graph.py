@@ -14,7 +14,6 @@ from memfs.corpus.terms import plain_words
 from memfs.errors import NotFoundError
 from memfs.recall.graph import Built, Fact, Graph
 from memfs.recall.graph import build as make
-from memfs.recall.reconstruct import citation
 
 if TYPE_CHECKING:
     from memfs.llm import LanguageModel
@@ -86,7 +85,7 @@ def cue(corpus: Corpus, word: str) -> Cue:
     found = graph.contents({wanted: None})
     (near,) = graph.near([word])
     tags = Counter(edge.tag for edge, _ in found if edge.tag)
-    places = {place.row_id: citation(place) for _, place in found}
+    places = {place.row_id: place.citation for _, place in found}
     shown = tuple(places.values())[:SHOWN]
     return Cue(
         wanted,
@@ -106,7 +105,7 @@ def content(corpus: Corpus, where: str) -> Content:
     if place is None:
         raise NotFoundError(f"{where}: no such passage", hint="memfs ls --remote lists the files")
     edges = graph.filed_under(place)
-    return Content(citation(place), tuple((edge.kind, edge.cue, edge.tag, edge.layer) for edge in edges))
+    return Content(place.citation, tuple((edge.kind, edge.cue, edge.tag, edge.layer) for edge in edges))
 
 
 def _edges(corpus: Corpus) -> Edges:

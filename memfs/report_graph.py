@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memfs.recall.reconstruct import citation
-
 if TYPE_CHECKING:
     from memfs.graph import Content, Cue
     from memfs.recall.graph import Built, Fact
@@ -16,28 +14,29 @@ __all__ = ["built_text", "content_text", "cue_text", "facts_text", "sizes_text"]
 
 def built_text(built: Built) -> str:
     """Return what a build did."""
-    if not built.files and not built.gone and not built.by_model:
-        return "nothing to file: every file is in the graph as it is"
     odd = f", {built.refused:,} pieces without a usable answer" if built.refused else ""
-    by_model = f"\n{built.by_model:,} files filed by the model{odd}" if built.by_model else ""
+    by_model = f"{built.by_model:,} files filed by the model{odd}" if built.by_model else ""
     if not built.files and not built.gone:
-        return by_model.strip()
+        return by_model or "nothing to file: every file is in the graph as it is"
     gone = f", {built.gone:,} taken out" if built.gone else ""
     rate = built.passages / built.seconds if built.seconds else 0.0
-    return (
+    by_words = (
         f"{built.files:,} files filed{gone}: {built.passages:,} passages, {built.edges:,} edges, "
-        f"{built.seconds:.1f} s ({rate:,.0f} passages/s){by_model}"
+        f"{built.seconds:.1f} s ({rate:,.0f} passages/s)"
     )
+    return "\n".join(filter(None, (by_words, by_model)))
 
 
 def facts_text(facts: Sequence[Fact]) -> str:
     """Return a line a fact, with where it is said."""
     if not facts:
         return "no such facts: memfs graph build --model PROVIDER:NAME finds them"
-    return "\n".join(
-        f"{fact}{f' (since {fact.since})' if fact.since else ''}\n    {', '.join(map(citation, fact.places))}"
-        for fact in facts
-    )
+    return "\n".join(map(_fact_lines, facts))
+
+
+def _fact_lines(fact: Fact) -> str:
+    since = f" (since {fact.since})" if fact.since else ""
+    return f"{fact}{since}\n    {', '.join(place.citation for place in fact.places)}"
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:

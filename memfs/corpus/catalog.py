@@ -45,6 +45,11 @@ class Place:
     origin: str | None
     event_time: datetime | None
 
+    @property
+    def citation(self) -> str:
+        """`path#anchor`, or the path."""
+        return f"{self.path}#{self.anchor}" if self.anchor else self.path
+
 
 class Catalog:
     """All passages of one corpus version, in (path, seq) order."""

@@ -20,9 +20,11 @@ from memfs.corpus.objects import explain
 if TYPE_CHECKING:
     from memfs.corpus.table import Corpus
 
-__all__ = ["SCHEMA", "Edges"]
+__all__ = ["MODEL_MARK", "SCHEMA", "Edges"]
 
 TABLE = "edges"
+MODEL_MARK = "model"
+"""The tag of the row that says, as its label, by which model a file was filed."""
 IN_LIST_MAX = 500
 KEEP_VERSIONS = timedelta(days=7)
 INDEX_ROWS = 20_000
@@ -70,7 +72,9 @@ class Edges:
 
     def marked(self, label: str) -> dict[str, bytes]:
         """Return the files that the model of this name filed, and the hash each was filed by."""
-        rows = self._select(f"kind = 'none' AND tag = 'model' AND label = {_quoted(label)}", ["path", "sha256"])
+        rows = self._select(
+            f"kind = 'none' AND tag = {_quoted(MODEL_MARK)} AND label = {_quoted(label)}", ["path", "sha256"]
+        )
         return dict(zip(rows["path"].to_pylist(), rows["sha256"].to_pylist(), strict=True))
 
     def put(self, gone: Iterable[str], rows: pa.Table) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from memfs.errors import ConfigError
 from memfs.evals.metrics import Found
-from memfs.recall.reconstruct import citation
 
 if TYPE_CHECKING:
     from memfs.evals.data import Question
@@ -90,9 +89,9 @@ class Peer:
             when = f"{place.event_time:%Y-%m-%d}" if place.event_time else ""
             text = context.bodies[place.row_id].partition("\n")[2] if place.speaker else context.bodies[place.row_id]
             documents.setdefault(place.path, []).append(
-                {"citation": citation(place), "speaker": place.speaker or "", "when": when, "text": text.strip()}
+                {"citation": place.citation, "speaker": place.speaker or "", "when": when, "text": text.strip()}
             )
-            self._sizes[citation(place)] = place.end - place.start
+            self._sizes[place.citation] = place.end - place.start
         all_of_it = {"documents": [{"path": path, "passages": some} for path, some in documents.items()]}
         self.version = str(self._ask(all_of_it).get("ready", ""))
         if not self.version:

@@ -30,8 +30,9 @@ from memfs.evals.data import Dataset, Question, load, sampled
 from memfs.evals.metrics import Found, Interval, Paired, Scores, f1, interval, paired, score
 from memfs.evals.peers import Peer
 from memfs.evals.ways import ABLATIONS, WAYS, Context, Way, way
+from memfs.graph import build
 from memfs.llm import BudgetError, LanguageModel, NonsenseError
-from memfs.recall.graph import Built, Graph, build
+from memfs.recall.graph import Built, Graph
 
 if TYPE_CHECKING:
     from memfs.brain.history import History
@@ -239,12 +240,7 @@ def _build(
     if wiki:
         say("dreaming, without a model")
         _dream(corpus, folder)
-    filer = None
-    if model is not None:
-        from memfs.recall.filing import Filer
-
-        filer = Filer(model, str(folder / "filings"))
-    built = build(corpus, filer=filer)
+    built = build(corpus, model=model, state_dir=str(folder))
     corpus.warm()
     return corpus, added, built
 
@@ -321,7 +317,7 @@ def _answer(
     budget_tokens: int, front: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     """Have a model answer from what lies within the budget, `front` included, and grade it."""
-    texts = {f"{p.path}#{p.anchor}" if p.anchor else p.path: context.bodies[p.row_id] for p in context.places}
+    texts = {place.citation: context.bodies[place.row_id] for place in context.places}
     shown, used = [], -(-len(front) // metrics.CHARS_PER_TOKEN)
     for each in found:
         used += -(-each.chars // metrics.CHARS_PER_TOKEN)

@@ -40,7 +40,6 @@ from memfs.recall.reconstruct import (
     Policy,
     Reconstruction,
     State,
-    citation,
     reconstruct,
     suffices,
 )
@@ -150,8 +149,7 @@ class Context:
 
     def found(self, place: Place) -> Found:
         """A passage as the metrics see it."""
-        here = f"{place.path}#{place.anchor}" if place.anchor else place.path
-        return Found((here, *self.cited.get(place.row_id, ())), place.end - place.start)
+        return Found((place.citation, *self.cited.get(place.row_id, ())), place.end - place.start)
 
 
 Way = Callable[[Context, "Question"], list[Found]]
@@ -316,7 +314,7 @@ def walked(context: Context, question: Question, policy: Policy | None, *, alway
     made: Reconstruction = reconstruct(
         context.corpus, context.graph, question.text, _scope(question), ranked, policy=policy
     )
-    held = frozenset(citation(r.place) for r in ranked[:LOOKED_AT])
+    held = frozenset(r.place.citation for r in ranked[:LOOKED_AT])
     context.walks[question.id] = [held]
     for step in made.steps:
         held = held - frozenset(step.dropped) | frozenset(step.entered)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from memfs.llm import BudgetError, LanguageModel, NonsenseError
 from memfs.recall.graph import Graph
-from memfs.recall.reconstruct import State, asked, citation
+from memfs.recall.reconstruct import State, asked
 
 __all__ = ["ByModel", "Choice"]
 
@@ -79,7 +79,7 @@ def _wrong(choice: Choice, state: State) -> str:
         return ""
     if choice.action in ("cue", "tag") and not any(word.strip() for word in choice.words):
         return f"{choice.action} needs words"
-    if choice.action == "content" and choice.citation not in {citation(place) for place in state.places.values()}:
+    if choice.action == "content" and choice.citation not in {place.citation for place in state.places.values()}:
         return f"there is no passage {choice.citation!r} among those found"
     if choice.action == "person" and not choice.person.strip():
         return "person needs a person"
@@ -96,9 +96,9 @@ def _prompt(state: State, graph: Graph) -> str:
     best = state.best(EVIDENCE_SHOWN)
     bodies = graph.corpus.read_rows([place.row_id for place in best], ["body"])
     shown = "\n\n".join(
-        f"{citation(place)} · {place.event_time:%Y-%m-%d} · {place.speaker or ''}\n{_text(row['body'])}"
+        f"{place.citation} · {place.event_time:%Y-%m-%d} · {place.speaker or ''}\n{_text(row['body'])}"
         if place.event_time
-        else f"{citation(place)} · undated\n{_text(row['body'])}"
+        else f"{place.citation} · undated\n{_text(row['body'])}"
         for place, row in zip(best, bodies, strict=True)
     )
     stems = [key for word in asked(state.question, state.names) for key in (graph.key(word),)]

@@ -66,12 +66,10 @@ def _dates(text: str, day: date | None) -> Iterator[str]:
     if day is None:
         return
     for match in _NEAR.finditer(text):
-        word = match[1].lower()
-        shift = -1 if word in ("yesterday", "last night") else 1 if word == "tomorrow" else 0
-        yield (day + timedelta(days=shift)).isoformat()
+        yield _near(day, match[1]).isoformat()
     for match in _AGO.finditer(text):
-        number = _number(match[1])
-        if number is not None and number * _UNITS[match[2].lower()] < DAYS_MAX:
+        number = _number(match)
+        if number is not None:
             yield _ago(day, number, match[2].lower())
     for match in _LAST.finditer(text):
         yield _relative(day, match[1].lower(), match[2].lower())
@@ -97,16 +95,27 @@ def _parts(match: re.Match[str], day: date | None) -> tuple[int, int, int]:
     return year, month, number if year and number <= calendar.monthrange(year, month)[1] else 0
 
 
-def _number(word: str) -> int | None:
-    return int(word) if word.isdigit() else _NUMBERS.get(word.lower())
+def _number(match: re.Match[str]) -> int | None:
+    """The number before a unit; None where the word is none, or the calendar too short."""
+    number = int(match[1]) if match[1].isdigit() else _NUMBERS.get(match[1].lower())
+    return number if number is not None and number * _UNITS[match[2].lower()] < DAYS_MAX else None
+
+
+def _near(day: date, word: str) -> date:
+    return day + timedelta(days={"yesterday": -1, "last night": -1, "tomorrow": 1}.get(word.lower(), 0))
+
+
+def _months_on(day: date, count: int) -> tuple[int, int]:
+    """Year and month, so many months on."""
+    year, month = divmod(day.year * 12 + day.month - 1 + count, 12)
+    return year, month + 1
 
 
 def _ago(day: date, number: int, unit: str) -> str:
     if unit == "year":
         return f"{day.year - number:04}"
     if unit == "month":
-        at = day.year * 12 + day.month - 1 - number
-        return f"{at // 12:04}-{at % 12 + 1:02}"
+        return "{:04}-{:02}".format(*_months_on(day, -number))
     return (day - timedelta(days=number * _UNITS[unit])).isoformat()
 
 
@@ -115,8 +124,7 @@ def _relative(day: date, which: str, unit: str) -> str:
     if unit == "year":
         return f"{day.year + step:04}"
     if unit == "month":
-        at = day.year * 12 + day.month - 1 + step
-        return f"{at // 12:04}-{at % 12 + 1:02}"
+        return "{:04}-{:02}".format(*_months_on(day, step))
     if unit in ("week", "weekend"):
         monday = day - timedelta(days=day.weekday())
         return (monday + timedelta(days=7 * step + (5 if unit == "weekend" else 0))).isoformat()
@@ -162,17 +170,16 @@ def _written(question: str, today: date | None) -> Iterator[Span]:
 
 def _counted(question: str, today: date) -> Iterator[Span]:
     for match in _NEAR.finditer(question):
-        shift = {"yesterday": -1, "last night": -1, "tomorrow": 1}.get(match[1].lower(), 0)
-        yield Span(*[today + timedelta(days=shift)] * 2)
+        yield Span(*[_near(today, match[1])] * 2)
     for match in _AGO.finditer(question):
-        number, unit = _number(match[1]), match[2].lower()
-        if number is not None and number * _UNITS[unit] < DAYS_MAX:
+        number, unit = _number(match), match[2].lower()
+        if number is not None:
             about = today - timedelta(days=number * _UNITS[unit])
             yield Span(about - timedelta(days=AROUND[unit]), about + timedelta(days=AROUND[unit]))
     for match in _LAST_FEW.finditer(question):
-        number, unit = _number(match[1]), match[2].lower()
-        if number is not None and number * _UNITS[unit] < DAYS_MAX:
-            yield Span(today - timedelta(days=number * _UNITS[unit]), today)
+        number = _number(match)
+        if number is not None:
+            yield Span(today - timedelta(days=number * _UNITS[match[2].lower()]), today)
     for match in _LAST.finditer(question):
         which, unit = match[1].lower(), match[2].lower()
         if which == "next":
@@ -202,8 +209,7 @@ def _start(today: date, unit: str, *, back: bool) -> date:
     if unit == "year":
         return date(today.year - back, 1, 1)
     if unit == "month":
-        year, month = divmod(today.year * 12 + today.month - 1 - back, 12)
-        return date(year, month + 1, 1)
+        return date(*_months_on(today, -back), 1)
     return today - timedelta(days=today.weekday() + 7 * back)
 
 

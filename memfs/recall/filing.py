@@ -29,6 +29,7 @@ from memfs.corpus.terms import STOP_WORDS, analyse, plain_words
 from memfs.errors import DiskError
 from memfs.llm import LanguageModel, NonsenseError
 from memfs.recall.cues import Cue
+from memfs.recall.graph import said
 
 __all__ = ["Filed", "Filer"]
 
@@ -157,8 +158,7 @@ def _pieces(places: Sequence[Place], texts: Sequence[str]) -> Iterator[list[tupl
 
 def _shown(number: int, place: Place, text: str) -> str:
     when = f" {place.event_time:%Y-%m-%d}" if place.event_time else ""
-    said = text.partition("\n")[2] if place.speaker and text.startswith("## t") else text
-    return f"[{number}]{when} {place.speaker or ''}\n{said[:PASSAGE_CHARS].strip()}"
+    return f"[{number}]{when} {place.speaker or ''}\n{said(place, text)[:PASSAGE_CHARS].strip()}"
 
 
 def _wrong(filing: Filing, numbers: set[int]) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from memfs import paths
 from memfs.corpus.catalog import Place
-from memfs.corpus.edges import SCHEMA, Edges
+from memfs.corpus.edges import MODEL_MARK, SCHEMA, Edges
 from memfs.corpus.embed import DEFAULT, load
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
 from memfs.corpus.terms import analyse, plain_words
@@ -31,13 +31,11 @@ if TYPE_CHECKING:
 
     from memfs.recall.filing import Filed, Filer
 
-__all__ = ["Built", "Edge", "Fact", "Graph", "build"]
+__all__ = ["Built", "Edge", "Fact", "Graph", "build", "said"]
 
 FILES_AT_ONCE = 500
 MODEL_FILES_AT_ONCE, MODEL_FLUSH_S = 20, 30.0
 """Files that a model filed go into the store so many at once, or so often."""
-MARK = "model"
-"""The tag of the row that says by which model a file was filed."""
 NEAR_MIN = 0.5
 """Cosine of two cues' words from which one stands for the other."""
 NEAR_MAX = 64
@@ -162,7 +160,7 @@ def _put_filed(corpus: Corpus, store: Edges, model: str, ready: Mapping[str, tup
         words, _ = _rows(corpus, same)
         rows = [
             _row(each.place, each.cue, each.layer, corpus.version) for path in same for each in ready[path][1]
-        ] + [_row(first[path], Cue("none", "", model, MARK), "", corpus.version) for path in same]  # fmt: skip
+        ] + [_row(first[path], Cue("none", "", model, MODEL_MARK), "", corpus.version) for path in same]  # fmt: skip
         store.put(same, pa.concat_tables([words, pa.Table.from_pylist(rows, schema=SCHEMA)]))
         store.fold()
     return len(same)
@@ -186,7 +184,7 @@ def _rows(corpus: Corpus, names: Sequence[str]) -> tuple[pa.Table, int]:
         if not any("\0" in text for text in texts):
             for place, text in zip(places, texts, strict=True):
                 found += [_row(place, cue, _layer(place, text), version) for cue in _cues(place, text)]
-            turns = [_said(text) for place, text in zip(places, texts, strict=True) if place.speaker is not None]
+            turns = [said(place, text) for place, text in zip(places, texts, strict=True) if place.speaker is not None]
             found += [_row(places[0], cue, "abstraction", version) for cue in topics_of(turns)] if turns else []
         if len(found) == before:
             # Looked at, and nothing to file it under (a binary file): not to be looked at again.
@@ -195,18 +193,17 @@ def _rows(corpus: Corpus, names: Sequence[str]) -> tuple[pa.Table, int]:
 
 
 def _cues(place: Place, text: str) -> list[Cue]:
-    day = place.event_time.date() if place.event_time else None
-    return cues_of(_said(text) if place.speaker else text, place.speaker, day)
+    return cues_of(said(place, text), place.speaker, _day(place))
 
 
-def _said(text: str) -> str:
-    """A turn without its heading."""
-    return text.partition("\n")[2] if text.startswith("## t") else text
+def said(place: Place, text: str) -> str:
+    """Return the text of a passage: of a turn, what was said, without its heading."""
+    return text.partition("\n")[2] if place.speaker and text.startswith("## t") else text
 
 
 def _layer(place: Place, text: str) -> str:
     if place.kind == "transcript":
-        return "semantic" if place.speaker and is_stable(_said(text)) else "episodic"
+        return "semantic" if place.speaker and is_stable(said(place, text)) else "episodic"
     return "abstraction" if place.kind == "summary" else "semantic"
 
 
@@ -236,7 +233,9 @@ class Graph:
         """Return the same graph, one layer passed over."""
         other = Graph(self.corpus, self.edges)
         other._without = layer
-        other.__dict__ |= {name: self.__dict__[name] for name in ("_vocabulary", "_embedder") if name in self.__dict__}
+        other.__dict__ |= {
+            name: self.__dict__[name] for name in ("_cue_rows", "_vocabulary", "_embedder") if name in self.__dict__
+        }
         return other
 
     def same(self, other: Graph) -> bool:
@@ -262,7 +261,9 @@ class Graph:
 
     @cached_property
     def _stated(self) -> list[tuple[str, str, str, str, Place]]:
-        rows = self.edges.of_kinds(("fact", "state")).to_pylist()
+        # Without a model's facts, which the list of cues tells, nothing more is read.
+        known = {row["kind"] for row in self._cue_rows} & {"fact", "state"}
+        rows = self.edges.of_kinds(sorted(known)).to_pylist() if known else []
         found = ((row, self._place(row["path"], row["seq"])) for row in rows)
         return [
             (row["kind"], row["cue"], row["tag"], row["label"], place)
@@ -351,16 +352,20 @@ class Graph:
         return found
 
     @cached_property
+    def _cue_rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.edges.cues().to_pylist()
+        return found
+
+    @cached_property
     def _vocabulary(self) -> tuple[NDArray[np.float32], list[str]]:
-        rows = self.edges.cues().to_pylist()
-        words = [row for row in rows if row["kind"] == "word"]
+        words = [row for row in self._cue_rows if row["kind"] == "word"]
         return self._embed([row["label"] for row in words]), [row["cue"] for row in words]
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many edges each cue has, of any kind."""
         found: dict[str, int] = {}
-        for row in self.edges.cues().to_pylist():
+        for row in self._cue_rows:
             found[row["cue"]] = found.get(row["cue"], 0) + row["edges"]
         return found
 

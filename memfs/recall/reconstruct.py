@@ -56,7 +56,6 @@ __all__ = [
     "Reconstruction",
     "State",
     "asked",
-    "citation",
     "reconstruct",
     "suffices",
 ]
@@ -200,11 +199,12 @@ def reconstruct(
     replaced = frozenset(graph.replaced) if asks_for_now(question) else frozenset()
     state = State(
         question, scope, names,
-        scores={r.place.row_id: r.score * (NO_LONGER if r.place.row_id in replaced else 1.0) for r in seeds},
+        scores={},
         places={r.place.row_id: r.place for r in seeds},
         base={r.place.row_id: r.score for r in seeds},
         replaced=replaced,
     )  # fmt: skip
+    state.scores = _scored(state)
     started, stopped = time.monotonic(), ""
     while not stopped:
         if len(state.steps) >= limits.rounds:
@@ -235,24 +235,29 @@ def _walk(corpus: Corpus, graph: Graph, state: State, action: str, arguments: di
         state.places.setdefault(row_id, place)
     leg = action if action in ("cue", "topic", "spread") else f"{action} {len(state.steps)}"
     state.legs[leg] = {row_id: value for row_id, (_, value) in found.items()}
-    state.pruned |= {i for i, place in state.places.items() if citation(place) in arguments.get("drop", ())}
+    state.pruned |= {i for i, place in state.places.items() if place.citation in arguments.get("drop", ())}
+    state.scores = _scored(state)
+    after = {place.row_id: place for place in state.best()}
+    state.steps.append(
+        Move(
+            len(state.steps) + 1, action, arguments, len(found),
+            tuple(after[i].citation for i in after if i not in before),
+            tuple(before[i].citation for i in before if i not in after),
+            (time.perf_counter() - started) * 1e3,
+        )
+    )  # fmt: skip
+
+
+def _scored(state: State) -> dict[int, float]:
+    """Z: what passive recall and each leg say of the passages in view."""
     reached = {*state.base, *(row_id for leg in state.legs.values() for row_id in leg)} - state.pruned
-    state.scores = {
+    return {
         i: (
             state.base.get(i, 0.0)
             + sum(leg.get(i, 0.0) for leg in state.legs.values()) * weight(state.places[i], state.names)
         ) * (NO_LONGER if i in state.replaced else 1.0)
         for i in reached
     }  # fmt: skip
-    after = {place.row_id: place for place in state.best()}
-    state.steps.append(
-        Move(
-            len(state.steps) + 1, action, arguments, len(found),
-            tuple(citation(after[i]) for i in after if i not in before),
-            tuple(citation(before[i]) for i in before if i not in after),
-            (time.perf_counter() - started) * 1e3,
-        )
-    )  # fmt: skip
 
 
 Found = dict[int, tuple[Place, float]]
@@ -340,7 +345,7 @@ def _by_tag(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str, 
 
 def _by_content(corpus: Corpus, graph: Graph, state: State, arguments: Mapping[str, Any]) -> Found:
     """content -> (cue, tag) -> content: what shares the rarest names and words of a passage."""
-    place = next((p for p in state.places.values() if citation(p) == arguments["citation"]), None)
+    place = next((p for p in state.places.values() if p.citation == arguments["citation"]), None)
     if place is None:
         return {}
     edges = [edge for edge in graph.filed_under(place) if edge.kind in ("name", "word", "date")]
@@ -383,8 +388,3 @@ def asked(question: str, names: frozenset[str]) -> list[str]:
 
 def _key(text: str) -> str:
     return analyse(str(text)) or str(text).casefold()
-
-
-def citation(place: Place) -> str:
-    """Return `path#anchor`, or the path."""
-    return f"{place.path}#{place.anchor}" if place.anchor else place.path

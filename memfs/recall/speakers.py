@@ -9,10 +9,10 @@ from memfs.corpus.terms import plain_words
 
 __all__ = ["named", "without_names"]
 
-ROLES = frozenset(("user", "assistant", "system", "tool", "summary", "human", "ai"))
-"""Not names."""
 ASKERS = frozenset(("user", "human"))
-"""Those of them whose memory it is."""
+"""Whose memory it is."""
+ROLES = ASKERS | {"assistant", "system", "tool", "summary", "ai"}
+"""Not names."""
 
 
 def named(question: str, speakers: Iterable[str]) -> frozenset[str]:
