@@ -90,6 +90,15 @@ def test_spans(question: str, spans: list[str]) -> None:
     assert written <= set(spans)
 
 
+@pytest.mark.parametrize("day", [date.min, date.max])
+def test_the_calendar_ends(day: date) -> None:
+    """Neither a passage nor a question of the first or last day of the calendar is an error."""
+    text = "yesterday, tomorrow, last month, last year, last winter, two weeks ago, last Monday, next Monday, this week"
+    for part in (text, *text.split(", ")):
+        assert all(span.first <= span.last for span in spans_in(part, day))
+        assert isinstance(dates_in(part, day), list)
+
+
 def test_cues() -> None:
     """Names, days, the speaker, content words with the word beside them; stop words are none."""
     found = cues_of("I finally met Ana Duarte in Porto yesterday, and we bought a kayak.", "Bo", DAY)
@@ -267,6 +276,9 @@ def test_commands(talks: Corpus, memfs: Run, tmp_path: Path, monkeypatch: pytest
     assert ran.json["trace"]["steps"][0]["action"] == "cue"
     assert "## Round 1: cue" in (tmp_path / "trace.md").read_text()
     assert memfs("fetch", "pottery", "--rounds", "0").code == 3
+    for beyond in ("0001-01-01T00:00+05:00", "9999-12-31T23:59-05:00", "soon"):
+        assert memfs("fetch", "pottery", "--today", beyond).code == 3
+    assert memfs("fetch", "what did Ana do last month?", "--today", "0001-01-01").code == 0
     assert memfs("fetch", "pottery", "--trace", str(tmp_path / "none/trace.md")).code == 9
 
 

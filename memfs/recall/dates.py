@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 __all__ = ["Span", "dates_in", "spans_in"]
 
+T = TypeVar("T")
 _MONTHS = {name.lower(): at for at, name in enumerate(calendar.month_name) if name}
 _DAYS = {name.lower(): at for at, name in enumerate(calendar.day_name)}
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
@@ -53,7 +54,16 @@ class Span(NamedTuple):
 
 def dates_in(text: str, day: date | None) -> list[str]:
     """Return the days (`2023-05-08`) and months (`2023-05`) and years that a text speaks of, counted from `day`."""
-    return list(dict.fromkeys(filter(None, _dates(text, day))))
+    return list(dict.fromkeys(filter(None, _in_calendar(_dates(text, day)))))
+
+
+def _in_calendar(found: Iterator[T]) -> list[T]:
+    """Keep what comes before the calendar ends: the years 1 to 9999."""
+    kept = []
+    with suppress(OverflowError, ValueError):
+        for each in found:
+            kept.append(each)
+    return kept
 
 
 def _dates(text: str, day: date | None) -> Iterator[str]:
@@ -139,11 +149,9 @@ def _relative(day: date, which: str, unit: str) -> str:
 
 def spans_in(question: str, today: date | None) -> list[Span]:
     """Return the times that a question asks about, counted from `today`; without it only written dates count."""
-    found = list(_written(question, today))
+    found = _in_calendar(_written(question, today))
     if today is not None:
-        # A number too large for the calendar is no date.
-        with suppress(OverflowError):
-            found += _counted(question, today)
+        found += _in_calendar(_counted(question, today))
     return list(dict.fromkeys(span for span in found if span.first <= span.last))
 
 
