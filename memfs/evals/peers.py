@@ -101,11 +101,10 @@ class Peer:
         assert self._child is not None
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        try:
+        # One that ended without reading may have said something before.
+        with suppress(OSError):
             self._child.stdin.write(json.dumps(message) + "\n")
             self._child.stdin.flush()
-        except OSError:
-            raise self._broken("it ended") from None
         line = self._child.stdout.readline()
         if not line:
             raise self._broken("it ended")
