@@ -90,12 +90,30 @@ def socket_file(state: str) -> str | None:
 
 
 def start(tree: str) -> None:
-    """Start the tree's server in the background, and do not wait for it."""
+    """Start the tree's server in the background, and do not wait for it; one that is starting or serves is let be.
+
+    The server is given its lock, held and with its process in it, as its standard input: `memfs serve --stop` ends
+    it from its first moment.
+    """
+    import fcntl
     import subprocess
 
-    command = [sys.executable, "-m", "memfs.client", "serve", "--tree", tree]
-    null = subprocess.DEVNULL
-    child = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/")
+    state = _state(os.path.join(tree, MARK))
+    file = state and socket_file(state)
+    if not file:
+        return
+    lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        command = [sys.executable, "-m", "memfs.client", "serve", "--tree", tree]
+        null = subprocess.DEVNULL
+        child = subprocess.Popen(command, stdin=lock, stdout=null, stderr=null, start_new_session=True, cwd="/")
+        os.pwrite(lock, f"{child.pid}\n".encode(), 0)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(lock)
     # It outlives this process, or is this process's child to its end: not waited for either way.
     _started.append(child)
 

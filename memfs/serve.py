@@ -64,15 +64,18 @@ def serve(config: Config, *, idle_s: float, log: io.TextIOBase) -> None:
         ConfigError: no tree, or no safe folder for the socket.
         ConflictError: it is served already.
     """
-    mark = read_mark(config.tree)
-    if mark is None:
-        raise ConfigError(f"{config.tree} is not a memfs tree", hint="make one with: memfs boot")
+    mark = _mark(config)
     file = client.socket_file(mark[1])
     if file is None:
         raise ConfigError(
             "no folder for the socket is safe", hint="set XDG_RUNTIME_DIR to a folder of your own, mode 0700"
         )
     lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(0), os.fstat(lock)):
+            # Started by memfs.client.start, which holds the lock for it: the same open file, so it is its own.
+            os.close(lock)
+            lock = os.dup(0)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -418,11 +421,21 @@ class _ResidentInvocation(Invocation):
         return self._resident.cache()
 
 
+def _mark(config: Config) -> tuple[str, str]:
+    mark = read_mark(config.tree)
+    if mark is None:
+        raise ConfigError(f"{config.tree} is not a memfs tree", hint="make one with: memfs boot")
+    return mark
+
+
 @contextmanager
 def log_of(config: Config) -> Iterator[io.TextIOBase]:
-    """The server's log, in the tree's state folder; begun anew by each server."""
-    mark = read_mark(config.tree)
-    folder = os.path.join(config.state_dir, "trees", mark[1] if mark else "none")
+    """The server's log, in the tree's state folder; begun anew by each server.
+
+    Raises:
+        ConfigError: no tree.
+    """
+    folder = os.path.join(config.state_dir, "trees", _mark(config)[1])
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with open(os.path.join(folder, "serve.log"), "w", encoding="utf-8") as log:
         yield log
@@ -442,8 +455,13 @@ def stop(config: Config) -> bool:
         with suppress(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return False
-        # The lock is held, so what is written in it is the process that holds it.
-        pid = int(os.pread(fd, 20, 0))
+        # The lock is held, so what is written in it, now or in a moment, is the process that holds it.
+        end = time.monotonic() + STOP_S
+        while not (written := os.pread(fd, 20, 0)) and time.monotonic() < end:
+            time.sleep(0.005)
+        if not written:
+            return False
+        pid = int(written)
         for sent in ((signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)):
             for number in sent:
                 with suppress(ProcessLookupError):

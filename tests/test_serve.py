@@ -288,6 +288,25 @@ def test_killed_while_it_works(served: Corpus) -> None:
     assert leftovers("memory") == []
 
 
+def test_ended_while_it_starts(ready: Corpus) -> None:
+    """From its first moment, so that a tree can be taken away at once: nothing of it comes back."""
+    for wait_s in (0, 0, 0.05, 0.2, 0.4):
+        client.start(os.path.abspath("memory"))
+        child = client._started[-1]
+        client.start(os.path.abspath("memory"))
+        assert client._started[-1] is child, "one is starting already"
+        time.sleep(wait_s)
+        assert run_client("serve", "--stop").out == "stopped\n"
+        assert isinstance(child, subprocess.Popen)
+        assert child.wait(WAIT_S) in (0, -signal.SIGTERM)
+    shutil.rmtree("memory")
+    shutil.rmtree(os.environ["MEMFS_STATE_DIR"])
+    done = run_client("serve")
+    assert done.code == 2
+    assert "not a memfs tree" in done.err
+    assert not Path(os.environ["MEMFS_STATE_DIR"]).exists()
+
+
 def test_a_client_that_dies(served: Corpus) -> None:
     """Its command ends with it; the others are answered."""
     dying = [
