@@ -207,7 +207,19 @@ def command(*arguments: Argument) -> Callable[[Callable[..., int | None]], Calla
 
 
 def value(*names: str, **settings: Any) -> Argument:
+    """An argument with a value; an option whose value is a text without a default may not be given as ""."""
+    if names[0].startswith("-") and not settings.keys() & {"default", "type", "choices", "action"}:
+        settings["type"] = _stated
     return Argument(names, settings)
+
+
+def _stated(text: str) -> str:
+    # `--corpus "$UNSET"` means something else than no --corpus.
+    if not text.strip():
+        from argparse import ArgumentTypeError
+
+        raise ArgumentTypeError("an empty value; leave it out for the default")
+    return text
 
 
 def flag(*names: str, **settings: Any) -> Argument:

@@ -106,6 +106,7 @@ def eval_(
     from pathlib import Path
 
     from memfs.evals import run
+    from memfs.evals.ledger import Ledger
     from memfs.evals.peers import Peer
     from memfs.evals.report import compared_text, result_text
     from memfs.evals.ways import WAYS
@@ -115,9 +116,10 @@ def eval_(
         raise InputError("--limit and --budget-tokens must be positive", hint="leave them out")
     if against is not None and ledger is None:
         raise InputError("--against needs --ledger", hint="memfs eval … --ledger evals/ledger.jsonl --against last")
-    if against is not None and ledger is not None:
+    kept = None if ledger is None else Ledger(Path(go.cwd, ledger))
+    if kept is not None and against is not None:
         # Before minutes of asking, not after.
-        run.entry(Path(go.cwd, ledger), against)
+        kept.entry(against)
     if judge is not None and model is None:
         raise InputError("--judge needs --model", hint="it grades that model's answers")
     if index == "on" and (wiki == "off" or model is None):
@@ -141,14 +143,16 @@ def eval_(
         if out:
             (folder / "result.md").write_text(text + "\n", encoding="utf-8")
             (folder / "result.json").write_text(json_text({**result.entry(), "answers": result.answers}) + "\n")
-    # What was measured is kept and shown, whatever becomes of the comparison.
-    compared, failure = None, None
-    if against and ledger:
-        try:
-            compared = run.against(result, Path(go.cwd, ledger), against)
-        except MemfsError as error:
-            failure = error
-    entry = run.append(Path(go.cwd, ledger), result) if ledger else ""
+    # What was measured is kept and shown, whatever becomes of the comparison and of the ledger.
+    compared, entry, failure = None, "", None
+    try:
+        compared = kept.against(result, against) if kept and against else None
+    except MemfsError as error:
+        failure = error
+    try:
+        entry = kept.append(result) if kept else ""
+    except MemfsError as error:
+        failure = error
     if as_json:
         go.say(json_text({**result.entry(), "compared": compared}))
     else:
@@ -163,6 +167,6 @@ def eval_(
 
 def _peer(stated: str) -> tuple[str, str]:
     name, equals, command = stated.partition("=")
-    if not equals or not name.strip() or not command.strip():
+    if not equals or not name.strip() or not name.isprintable() or not command.strip():
         raise InputError(f"--peer {stated!r} is not NAME=COMMAND", hint="--peer 'mem0=python bench/peers/mem0_raw.py'")
     return name.strip(), command

@@ -61,6 +61,11 @@ def redact(text: str) -> str:
     return text
 
 
+def one_line(text: str) -> str:
+    """Return text that others wrote on one line, without what steers a terminal."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 class MemfsError(Exception):
     """The root: catch this to catch all that memfs raises on purpose."""
 

@@ -53,6 +53,7 @@ def build(
 
     Raises:
         BudgetError: the model's budget is used up; what it filed is kept, and the same call goes on from there.
+        NonsenseError: nothing that the model said could be used; the graph by words is whole.
     """
     filer = None
     if model is not None:

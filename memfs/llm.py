@@ -176,6 +176,7 @@ class LanguageModel:
         )
         if self.max_tokens is not None and self.spent.tokens >= self.max_tokens:
             raise self._used_up()
+        before = self.spent.requests
         try:
             with warnings.catch_warnings():
                 # What a budget cannot be held to stops the run: it does not warn and go on.
@@ -209,6 +210,11 @@ class LanguageModel:
             raise UnreachableError(f"{self.name}: {_first(error)}", hint="is the endpoint up?") from None
         except exceptions.UnexpectedModelBehavior as error:
             logging.getLogger(__name__).debug("nonsense", exc_info=True)
+            if self.spent.requests == before:
+                raise UnreachableError(
+                    f"{self.name}: what answered is no language model: {_first(error)}",
+                    hint="is OPENAI_BASE_URL the endpoint's, to /v1?",
+                ) from None
             raise NonsenseError(
                 f"{self.name} gave no answer that can be used: {_reason(error)}", hint="another model may do better"
             ) from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +17,18 @@ from conftest import Ran
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from memfs.errors import ConflictError, InputError, NotFoundError
+from memfs.corpus.table import Corpus
+from memfs.errors import ConfigError, ConflictError, InputError, NotFoundError
 from memfs.evals import run
 from memfs.evals.data import Question, load, sampled
 from memfs.evals.metrics import Found, f1, interval, paired, score
+from memfs.evals.peers import Peer
 from memfs.evals.personas import Shape, personas
 from memfs.evals.report import result_text
+from memfs.evals.ways import Context
+from memfs.graph import build
 from memfs.llm import LanguageModel
+from memfs.recall.graph import Graph
 
 Run = Callable[..., Ran]
 DATA = Path(os.environ.get("MEMFS_DATA") or Path(__file__).parents[2] / "shared" / "data")
@@ -220,6 +227,64 @@ def test_ledger(tmp_path: Path, memfs: Run) -> None:
     assert memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", "last").code == 3
 
 
+def test_ledger_that_cannot_be_kept(tmp_path: Path, memfs: Run) -> None:
+    """It is said before anything is asked; what was measured is shown whatever becomes of it; nothing torn stays."""
+    file = locomo(tmp_path)
+    plain = tmp_path / "ledger.jsonl"
+    asked = ["eval", str(file), "--ways", "bm25", "--ledger"]
+    assert memfs(*asked, str(plain)).code == 0
+    os.mkfifo(tmp_path / "pipe")
+    for place, code in {
+        tmp_path: 9, plain / "x": 9, Path("/proc/nothing/x"): 9, tmp_path / "pipe": 3, Path("/dev/full"): 3
+    }.items():  # fmt: skip
+        ran = memfs(*asked, str(place))
+        assert (ran.code, ran.out) == (code, ""), place
+        assert "questions" not in ran.err
+    for empty in ("--ledger", "--against", "--out", "--model"):
+        assert memfs("eval", str(file), empty, "").code == 2
+    whole = json.loads(plain.read_text())
+    for damaged in (
+        b"[[[" * 9_000, b"\xff\xfe", b"[]", b'{"id": 1}',
+        json.dumps({**whole, "scores": {"bm25": {"turn_r10": [1.0]}}}).encode(),
+        json.dumps({**whole, "scores": {"bm25": {"turn_r10": ["x"] * len(whole["questions"])}}}).encode(),
+        json.dumps({**whole, "scores": {"bm25": []}}).encode(),
+    ):  # fmt: skip
+        plain.write_bytes(json.dumps(whole).encode() + b"\n" + damaged + b"\n")
+        ran = memfs(*asked, str(plain), "--against", "last")
+        assert ran.code == 3, damaged
+        assert f"{plain}:2 is no entry" in ran.err
+    # An older memfs measured less: what it lacks is not compared.
+    older = {**whole, "scores": {"bm25": {"touched": whole["scores"]["bm25"]["touched"]}}}
+    plain.write_text(json.dumps(older) + "\n" + '{"id": "cut o')
+    assert memfs(*asked, str(plain)).code == 0
+    lines = plain.read_text().splitlines()
+    assert (lines[1], json.loads(lines[2])["scores"]) == ('{"id": "cut o', whole["scores"])
+    plain.write_text(json.dumps(older) + "\n")
+    assert memfs(*asked, str(plain), "--against", "last").code == 0
+
+
+def test_ledger_on_a_full_disk(tmp_path: Path, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is shown, the ledger as it was."""
+    file, ledger = locomo(tmp_path), tmp_path / "ledger.jsonl"
+    asked = ["eval", str(file), "--ways", "bm25", "--ledger", str(ledger)]
+    assert memfs(*asked).code == 0
+    before, write, wrote = ledger.read_bytes(), os.write, []
+
+    def full(fd: int, data: bytes) -> int:
+        wrote.append(fd)
+        if len(wrote) > 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, data[:40])
+
+    with monkeypatch.context() as patched:
+        patched.setattr("memfs.evals.ledger.os.write", full)
+        ran = memfs(*asked)
+    assert ran.code == 9
+    assert "No space left" in ran.err
+    assert "| bm25 |" in ran.out
+    assert ledger.read_bytes() == before
+
+
 def test_answers(tmp_path: Path) -> None:
     """With a model: F1, grades, abstention counted as right; nonsense is an answer that is wrong."""
 
@@ -306,9 +371,34 @@ def test_peers(tmp_path: Path, memfs: Run) -> None:
         ran = memfs("eval", str(data), "--ways", "passive", "--peer", f"bad={sys.executable} {bad}")
         assert ran.code == 2, code
         assert said in ran.err, ran.err
+    for command in ("cat", "yes", "sh -c 'exec sleep 60 >&-'"):
+        ran = memfs("eval", str(data), "--ways", "passive", "--peer", f"bad={command}")
+        assert ran.code == 2, command
+        assert "passive:" not in ran.err
     assert memfs("eval", str(data), "--peer", "nameless").code == 3
-    assert memfs("eval", str(data), "--peer", "x=/no/such/command").code == 2
+    assert memfs("eval", str(data), "--peer", "\x1b[31mred=cat").code == 3
+    ran = memfs("eval", str(data), "--peer", "x=/no/such/command")
+    assert (ran.code, "questions" in ran.err) == (2, False)
     assert memfs("eval", str(data), "--ways", "passive", "--peer", f"passive={sys.executable} {good}").code == 2
+
+
+def test_a_peer_that_hangs(tmp_path: Path) -> None:
+    """It is ended when its time is over, and so it is when it has more to read and to say than a pipe holds."""
+    data = load(str(locomo(tmp_path)))
+    corpus = Corpus.create(str(tmp_path / "corpus"))
+    corpus.commit(data.documents)
+    build(corpus)
+    graph = Graph.open(corpus)
+    assert graph is not None
+    context = Context(corpus, graph, tmp_path)
+    before = time.monotonic()
+    with Peer("slow", "sleep 60", ready_s=0.2) as peer, pytest.raises(ConfigError, match="said nothing for"):
+        peer.start(context)
+    assert time.monotonic() - before < 30
+    loud = f"{sys.executable} -c \"import sys; print(repr('x' * 900000), flush=True); print(len(sys.stdin.read()))\""
+    context.bodies.update({at: text * 20_000 for at, text in context.bodies.items()})
+    with Peer("loud", loud, ready_s=20) as peer, pytest.raises(ConfigError, match="no JSON object"):
+        peer.start(context)
 
 
 def test_first_message(tmp_path: Path) -> None:

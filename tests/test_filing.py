@@ -26,7 +26,7 @@ from memfs.corpus.sources.transcript import Session, Turn, render
 from memfs.corpus.table import Corpus
 from memfs.fetch import fetch, recall
 from memfs.graph import build, facts, sizes
-from memfs.llm import BudgetError, LanguageModel
+from memfs.llm import BudgetError, LanguageModel, NonsenseError
 from memfs.recall.graph import Graph
 
 Run = Callable[..., Ran]
@@ -175,17 +175,61 @@ def test_budget(life: Corpus, tmp_path: Path) -> None:
 )
 def test_nonsense(life: Corpus, tmp_path: Path, lie: Any) -> None:
     """What can't be used is told to the model, then given up, counted, and asked anew only `again`; words file it."""
-    script = Scripted(lambda prompt: lie)
+    script = Scripted(lambda prompt: answer(prompt) if "Graz" in prompt else lie)
     built = build(life, model=script.model(), state_dir=str(tmp_path))
-    assert (built.by_model, built.refused) == (4, 4)
-    assert facts(life, "") == []
+    assert (built.by_model, built.refused) == (4, 3)
+    assert len(facts(life, "")) == 1
     assert Graph.open(life).contents({"lift": None})  # type: ignore[union-attr]
     asked = script.asked
     build(life, model=script.model(), state_dir=str(tmp_path))
     assert script.asked == asked
     good = Scripted()
     assert build(life, again=True, model=good.model(), state_dir=str(tmp_path)).refused == 0
-    assert good.asked == 4
+    assert good.asked == 3
+
+
+def test_nothing_but_nonsense(life: Corpus, tmp_path: Path) -> None:
+    """A model that can't do it is asked no further, is an error, and has filed nothing; the words file everything."""
+    script = Scripted(lambda prompt: "I would rather write a poem.")
+    asked = 0
+    for _ in range(2):
+        with pytest.raises(NonsenseError):
+            build(life, model=script.model(), state_dir=str(tmp_path))
+        assert sizes(life)["unfiled"] == 0
+        assert 0 < script.asked - asked <= 9
+        asked = script.asked
+    built = build(life, model=Scripted().model(), state_dir=str(tmp_path))
+    assert (built.by_model, built.refused) == (4, 0)
+    # What was filed before, and one more that it can't file.
+    life.commit([told(date(2026, 4, 1), "The kayak arrived.", "Enjoy!")])
+    with pytest.raises(NonsenseError):
+        build(life, model=script.model(), state_dir=str(tmp_path))
+    assert build(life, model=Scripted().model(), state_dir=str(tmp_path)).by_model == 1
+
+
+@pytest.mark.parametrize("said", ["{}", "<html>Welcome</html>", '{"id": "1", "choices": []}', "", "[]"])
+def test_no_language_model(life: Corpus, memfs: Run, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something that answers 200, but with no completion, is no endpoint: said so, and nothing counts as filed."""
+
+    class Other(Endpoint):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said.encode())
+
+    monkeypatch.setenv("MEMFS_CORPUS", life.uri)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        ran = memfs("graph", "build", "--model", "openai-chat:x")
+        server.shutdown()
+    assert ran.code == 6, ran.err
+    assert "no language model" in ran.err or "Failed to decode response as JSON" in ran.err
+    assert build(life, model=Scripted().model(), state_dir=os.environ["MEMFS_STATE_DIR"]).by_model == 4
 
 
 def test_commands(life: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:

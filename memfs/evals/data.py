@@ -97,7 +97,7 @@ def load(name: str, *, seed: int = 0) -> Dataset:
 
 
 def sampled(questions: Sequence[Question], limit: int | None, seed: int) -> list[Question]:
-    """Return at most `limit` questions, drawn by `seed`, in their order; every category keeps its share."""
+    """Return about `limit` questions, drawn by `seed`, in their order; every category keeps its share."""
     if limit is None or limit >= len(questions):
         return list(questions)
     order = sorted(range(len(questions)), key=lambda i: hashlib.sha256(f"{seed}:{questions[i].id}".encode()).digest())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from memfs.evals.run import Comparison, Result
+from memfs.evals.ledger import Comparison
+from memfs.evals.run import Result
 
 __all__ = ["compared_text", "result_text"]
 

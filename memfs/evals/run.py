@@ -1,8 +1,4 @@
-"""One evaluation: build the corpus, ask by every way, with and without a model, and hold the ways against each other.
-
-The ledger is a file of the user's choosing, a JSON object a line: what was run, on what, with what result, each
-question's score included, so that a later run can be told better, worse or neither by a paired test.
-"""
+"""One evaluation: build the corpus, ask by every way, with and without a model; hold the ways against each other."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from memfs.brain.page import INDEX
 from memfs.corpus.embed import DEFAULT
 from memfs.corpus.table import Corpus
-from memfs.errors import ConfigError, ConflictError, InputError, NotFoundError
+from memfs.errors import ConfigError, ConflictError
 from memfs.evals import metrics
 from memfs.evals.data import Dataset, Question, load, sampled
 from memfs.evals.metrics import Found, Interval, Paired, Scores, f1, interval, paired, score
@@ -37,14 +33,13 @@ from memfs.recall.graph import Built, Graph
 if TYPE_CHECKING:
     from memfs.brain.history import History
 
-__all__ = ["METRICS", "Comparison", "Result", "against", "evaluate"]
+__all__ = ["METRICS", "Result", "evaluate"]
 
 BUDGET_TOKENS = 2_000
 BATCH = 100
 ANSWER_TOKENS = 2_000
 """Of an answer of a few words: what a model thinks before it is among them."""
 METRICS = ("turn_r10", "session_r5", "session_any5", "touched", "recall_in_budget", "precision_in_budget", "turn_r5")
-HEADLINE = "turn_r10"
 
 ANSWER = """\
 Answer the question from the passages alone, in as few words as answer it: a name, a date, a list. Dates are absolute:
@@ -122,7 +117,7 @@ class Result:
         return int(sum(mine)), len(mine)
 
     def entry(self) -> dict[str, Any]:
-        """As a line of the ledger."""
+        """As a line of the ledger (memfs.evals.ledger)."""
         means = {
             name: {metric: round(self.interval(name, metric).mean, 5) for metric in METRICS} for name in self.scores
         }
@@ -138,18 +133,6 @@ class Result:
             "answerable": list(self.answerable),
         }  # fmt: skip
         return {"id": hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:12], **body}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A way beside itself in an earlier entry."""
-
-    way: str
-    metric: str
-    before: float
-    now: float
-    test: Paired
-    same_questions: int
 
 
 def evaluate(
@@ -194,6 +177,10 @@ def evaluate(
     corpus, added, built = _build(data, folder, embedder, wiki, graph_model, say)
     context = Context(corpus, _graph(corpus), folder / "files", _policy(active_model))
     _export(corpus, context.folder)
+    for peer in peers:
+        # Before the others are asked: one that is broken costs no more than it must.
+        say(f"{peer.name}: reads all of it")
+        peer.start(context)
     scores, curves = {}, {}
     for name in names:
         context.walks.clear()
@@ -350,82 +337,3 @@ def _versions() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-# -- the ledger ---------------------------------------------------------------------------
-
-
-def entries(ledger: Path) -> list[dict[str, Any]]:
-    """Return the lines of a ledger.
-
-    Raises:
-        InputError: a line is none of memfs's.
-    """
-    if not ledger.exists():
-        return []
-    found = []
-    for number, line in enumerate(ledger.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            entry = json.loads(line)
-            entry["id"], entry["scores"], entry["questions"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{ledger}:{number} is no entry: {error}", hint="one JSON object a line") from None
-        found.append(entry)
-    return found
-
-
-def entry(ledger: Path, wanted: str, digest: str | None = None) -> dict[str, Any]:
-    """Return the entry of that id, or of the only id that begins so; `last` is the last (of that data).
-
-    Raises:
-        NotFoundError: there is none, or more than one.
-    """
-    known = entries(ledger)
-    if wanted == "last":
-        found = [each for each in known if digest in (None, each["digest"])][-1:]
-    else:
-        found = [each for each in known if each["id"].startswith(wanted)]
-    if len(found) != 1:
-        of = " of this data" if wanted == "last" and digest else ""
-        raise NotFoundError(f"{wanted}: {len(found)} such entries{of} in {ledger}", hint="an entry's id, or: last")
-    return found[0]
-
-
-def append(ledger: Path, result: Result) -> str:
-    """Add a result to a ledger, and return its id."""
-    entry = result.entry()
-    ledger.parent.mkdir(parents=True, exist_ok=True)
-    with ledger.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(entry, ensure_ascii=False) + "\n")
-    return str(entry["id"])
-
-
-def against(result: Result, ledger: Path, wanted: str, metric: str = HEADLINE) -> list[Comparison]:
-    """Hold a result against an entry of a ledger (see `entry`; `last` is the last of the same data), way by way.
-
-    Raises:
-        NotFoundError: there is no such entry.
-        ConfigError: it was made of other data.
-    """
-    old = entry(ledger, wanted, result.digest)
-    if old["digest"] != result.digest:
-        raise ConfigError(
-            f"entry {old['id']} is of other data ({old['dataset']} {old['digest']})", hint="compare like with like"
-        )
-    at = {question: i for i, question in enumerate(old["questions"])}
-    made = []
-    for name in result.scores:
-        if name not in old["scores"]:
-            continue
-        pairs = [
-            (old["scores"][name][metric][at[question]], getattr(each, metric))
-            for question, each, ok in zip(result.questions, result.scores[name], result.answerable, strict=True)
-            if ok and question in at
-        ]
-        if pairs:
-            before, now = [a for a, _ in pairs], [b for _, b in pairs]
-            test = paired(before, now, result.seed)
-            made.append(
-                Comparison(name, metric, statistics.fmean(before), statistics.fmean(now), test, len(pairs))
-            )  # fmt: skip
-    return made

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 
 from memfs.corpus.catalog import Place
 from memfs.corpus.terms import STOP_WORDS, analyse, plain_words
-from memfs.errors import DiskError
+from memfs.errors import DiskError, one_line
 from memfs.llm import LanguageModel, NonsenseError
 from memfs.recall.cues import Cue
 from memfs.recall.graph import said
@@ -35,6 +35,8 @@ __all__ = ["Filed", "Filer"]
 
 PIECE_CHARS = 12_000
 PASSAGE_CHARS = 3_000
+HOPELESS = 3
+"""So many pieces without a usable answer, and none with one: the model can't do it, and is asked no further."""
 CUES_MAX = 400
 FACTS_MAX = 100
 CUE_CHARS_MAX = 60
@@ -102,17 +104,23 @@ class Filed(NamedTuple):
 
 
 class Filer:
-    """Files by a model; `folder` keeps each answer by what was asked. `refused` counts pieces without a usable one."""
+    """Files by a model; `folder` keeps each answer by what was asked.
+
+    `usable` counts pieces with an answer that can be used, kept ones included, `refused` those without; `failure` is
+    what was wrong with the last of these.
+    """
 
     def __init__(self, model: LanguageModel, folder: str) -> None:
         self._model, self._folder = model, Path(folder)
         self.name = model.name
-        self.refused = 0
+        self.usable = self.refused = 0
+        self.failure: NonsenseError | None = None
 
     def file(self, places: Sequence[Place], texts: Sequence[str]) -> list[Filed]:
         """Return what the passages of one file are filed under.
 
         Raises:
+            NonsenseError: none of the first pieces got an answer that can be used.
             BudgetError: the budget is used up.
             UnreachableError, AccessError, ConfigError: the endpoint.
         """
@@ -129,13 +137,17 @@ class Filer:
         file = self._folder / f"{asked}.json"
         kept = _read(file)
         if kept is not None and not _wrong(kept, numbers):
+            self.usable += 1
             return kept
         try:
             made = self._model.ask(INSTRUCTIONS, prompt, Filing, check=lambda filing: _wrong(filing, numbers))
-        except NonsenseError:
+        except NonsenseError as error:
             # Its words file it. It is not kept: filing everything `again` asks again.
-            self.refused += 1
+            self.refused, self.failure = self.refused + 1, error
+            if not self.usable and self.refused >= HOPELESS:
+                raise
             return Filing()
+        self.usable += 1
         _keep(file, made)
         return made
 
@@ -185,29 +197,24 @@ def _edges(filing: Filing, piece: dict[int, tuple[Place, str]]) -> Iterator[File
         for number, (place, _) in piece.items():
             if episode.first <= number <= episode.last:
                 for stem, word in _stems(episode.topic):
-                    yield Filed(place, Cue("topic", stem, word, _plain(episode.topic)), "abstraction")
+                    yield Filed(place, Cue("topic", stem, word, one_line(episode.topic)), "abstraction")
     for each in filing.cues:
         place, tag = piece[each.passage][0], " ".join(stem for stem, _ in _stems(each.tag))
         if each.kind == "date":
             yield Filed(place, Cue("date", each.cue, each.cue, tag), "episodic")
         elif each.kind == "name" and (key := " ".join(plain_words(each.cue))):
-            yield Filed(place, Cue("name", key, _plain(each.cue), tag), "episodic")
+            yield Filed(place, Cue("name", key, one_line(each.cue), tag), "episodic")
         else:
             for stem, word in _stems(each.cue):
                 yield Filed(place, Cue("word", stem, word, tag), "episodic")
     for fact in filing.facts:
         subject, aspect = " ".join(plain_words(fact.subject)), " ".join(stem for stem, _ in _stems(fact.aspect))
-        value = _plain(fact.value)
+        value = one_line(fact.value)
         if subject and aspect and value:
             place = piece[fact.passage][0]
             yield Filed(place, Cue("state" if fact.single else "fact", subject, value, aspect), "semantic")
             for stem, word in _stems(fact.aspect):
                 yield Filed(place, Cue("word", stem, word, subject), "semantic")
-
-
-def _plain(text: str) -> str:
-    """Without what steers a terminal, on one line."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def _stems(text: str) -> list[tuple[str, str]]:

@@ -100,6 +100,7 @@ def build(
     Raises:
         BudgetError: the model's budget is used up; what it filed is kept, and the same call goes on from there.
         UnreachableError, AccessError, ConfigError: the model's endpoint; the same holds.
+        NonsenseError: nothing that the model said could be used; nothing counts as filed by it.
     """
     started = time.monotonic()
     files = passages = edges = 0
@@ -141,11 +142,15 @@ def _file_by_model(corpus: Corpus, filer: Filer, say: Callable[[str], None]) -> 
             if places and not any("\0" in text for text in texts):
                 say(f"{number:,} of {len(wanted):,}: {path}")
                 ready[path] = places[0].sha256, filer.file(places, texts)
-            if len(ready) == MODEL_FILES_AT_ONCE or time.monotonic() - since > MODEL_FLUSH_S:
+            full = len(ready) >= MODEL_FILES_AT_ONCE or time.monotonic() - since > MODEL_FLUSH_S
+            if full and filer.usable:
                 count, since, ready = count + _put_filed(corpus, store, filer.name, ready), time.monotonic(), {}
     finally:
-        # What is filed is paid for, whatever ended the run.
-        count += _put_filed(corpus, store, filer.name, ready)
+        # What is filed is paid for, whatever ended the run. What got no answer at all is asked again by the next.
+        if filer.usable:
+            count += _put_filed(corpus, store, filer.name, ready)
+    if filer.failure and not filer.usable:
+        raise filer.failure
     return count
 
 
