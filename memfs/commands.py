@@ -11,7 +11,7 @@ import json
 import os
 from argparse import Action
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from memfs.errors import ConflictError, CorruptError, DiskError, InputError, redact
@@ -272,18 +272,20 @@ class _Progress:
             self._go.note("\r\x1b[K", end="")
 
 
-def when(text: str | None, name: str) -> datetime | None:
-    """Parse a date or time, UTC where no zone is given.
+def when(text: str | None, name: str, *, end: bool = False) -> datetime | None:
+    """Parse a date or time, UTC where no zone is given; with `end`, a day without a time is its end.
 
     Raises:
         InputError: it is neither.
     """
     if text is None:
         return None
-    from datetime import datetime, timezone
+    from datetime import date, datetime, timedelta, timezone
 
     try:
         parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        with suppress(ValueError, OverflowError):
+            parsed += timedelta(days=bool(end and date.fromisoformat(text)))
         return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise InputError(f"--{name}: {text!r} is no date", hint="write 2026-05-08 or 2026-05-08T13:00Z") from None
@@ -383,8 +385,12 @@ def boot(
     value("-k", type=int, default=10, metavar="N", help="passages [10]"),
     value("--budget-tokens", type=int, default=2000, metavar="N", help="of the printed synthesis [2000]"),
     value("--since", metavar="DATE", help="only what happened on or after this date"),
-    value("--until", metavar="DATE", help="only what happened before this date"),
-    value("--today", metavar="DATE", help="count `last week` and `two days ago` from this date [the day it is]"),
+    value("--until", metavar="DATE", help="only what happened until the end of this day, or before this time"),
+    value(
+        "--today",
+        metavar="DATE",
+        help="as of this day: `last week` is counted from it, later memories are left out [the day it is]",
+    ),
     value(
         "--active",
         choices=("auto", "always", "never"),
@@ -416,7 +422,7 @@ def fetch(
     from memfs.report import answer_text, trace_text
 
     config = go.config(corpus=corpus, tree=tree, max_size=max_size)
-    scope = Scope(paths.prefix(under), when(since, "since"), when(until, "until"))
+    scope = Scope(paths.prefix(under), when(since, "since"), when(until, "until", end=True))
     asked = when(today, "today")
     if (rounds is not None and rounds < 1) or (max_seconds is not None and max_seconds <= 0):
         raise InputError("--rounds and --max-seconds must be positive", hint="leave them out for 4 and 5")

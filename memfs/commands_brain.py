@@ -61,6 +61,7 @@ def dream(
     from memfs import dream as verb
     from memfs import paths
     from memfs.report_brain import dreamt_text
+    from memfs.workset.tree import read_mark
 
     if sum((model is not None, agent is not None, no_model)) > 1:
         raise InputError("--model, --agent and --no-model contradict each other", hint="give one of them")
@@ -78,6 +79,8 @@ def dream(
         state_dir=config.state_dir, dry_run=dry_run, say=go.note,
     )  # fmt: skip
     go.show(done, as_json, dreamt_text)
+    if done.published is not None and not dry_run and read_mark(config.tree) is not None:
+        go.note(f"memfs refresh brings the pages into {config.tree}")
 
 
 @command(value("stage", nargs="?", metavar="STAGE"), CORPUS, TREE, JSON)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
+from datetime import time as clock
 from types import MappingProxyType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -16,9 +17,10 @@ from memfs.corpus.table import EVERYTHING, Corpus, Scope
 from memfs.corpus.terms import query_terms
 from memfs.errors import InputError, NotFoundError, redact
 from memfs.recall import synthesis
+from memfs.recall.dates import Span
 from memfs.recall.evidence import Evidence
 from memfs.recall.graph import Fact, Graph
-from memfs.recall.rank import Ranked, rank, with_text
+from memfs.recall.rank import Ranked, rank, times, with_text
 from memfs.recall.reconstruct import Budget, Move, Policy, reconstruct, suffices
 from memfs.recall.relevance import bearing, is_weak
 from memfs.workset.apply import Applied, apply
@@ -47,9 +49,9 @@ class Coverage:
     files_total: int
     """Of the corpus."""
     files_searched: int
-    """Below the folder that was asked for, or all."""
+    """Those with a passage in the scope."""
     passages_searched: int
-    """Of those; a date given with the question leaves out some of them."""
+    """In the scope: the folder and dates that were asked for."""
     scope: str
     """The folder and dates that were asked for, in words; "" for everything."""
     files_here: int
@@ -99,6 +101,8 @@ class Answer:
     """How the evidence was reconstructed; None where nothing was found or asked for."""
     weak: bool = False
     """The evidence is the nearest that there is, and may have nothing to do with the question: no file was laid."""
+    times: tuple[Span, ...] = ()
+    """That the question was read to speak of; what was said then comes first."""
 
     @property
     def found(self) -> bool:
@@ -113,12 +117,12 @@ def recall(
     """Return the `k` best passages, best first; [] when nothing bears on the question. Writes nothing.
 
     `active` is `never`, `always`, or `auto`: reconstruct along the graph where passive recall does not suffice.
-    `last week` is counted from `today` (None: the day it is).
+    `last week` is counted from `today` (None: the day it is); what is dated after a `today` that is given is left out.
 
     Raises:
         InputError: the question is empty, or `k` is not positive.
     """
-    found = _found(corpus, question, k, scope, active, today)
+    found = _found(corpus, question, k, _as_of(scope, today), active, today)
     rows = corpus.read_rows([r.place.row_id for r in found.ranked], ["body"])
     return found.evidence([row["body"] for row in rows])
 
@@ -141,13 +145,15 @@ def fetch(
 ) -> Answer:
     """Answer from the corpus, and lay the files that hold the evidence into `tree` (None: only answer).
 
-    Weak evidence is shown, and its files are not laid. `last week` is counted from `today` (None: the day it is).
+    Weak evidence is shown, and its files are not laid. `last week` is counted from `today` (None: the day it is); what
+    is dated after a `today` that is given is left out.
 
     Raises:
         InputError: the question is empty, or `k` or the budget is not positive.
     """
     if budget_tokens < 1:
         raise InputError("the token budget must be positive", hint="leave --budget-tokens out for 2,000")
+    scope = _as_of(scope, today)
     found = _found(corpus, question, k, scope, active, today, policy, budget)
     ranked = found.ranked
     small = _files(r.place for r in ranked if r.place.file_size <= FILE_BYTES_MAX)
@@ -163,14 +169,26 @@ def fetch(
     ]
     coverage = _coverage(corpus, scope, tree)
     return Answer(
-        question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, found.trace, found.weak
-    )
+        question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, found.trace, found.weak,
+        tuple(times(question, today or _today())),
+    )  # fmt: skip
 
 
 def limits(rounds: int | None, seconds: float | None) -> Budget:
     """Return a walk's budget; None for the usual."""
     usual = Budget()
     return Budget(rounds or usual.rounds, seconds or usual.seconds)
+
+
+def _as_of(scope: Scope, today: date | None) -> Scope:
+    """The memory as it was at the end of a day."""
+    if today is None or today == date.max:
+        return scope
+    return replace(scope, as_of=datetime.combine(today + timedelta(days=1), clock.min, timezone.utc))
+
+
+def _today() -> date:
+    return datetime.now(timezone.utc).date()
 
 
 class _Found(NamedTuple):
@@ -193,7 +211,7 @@ def _found(
     policy: Policy | None = None, budget: Budget | None = None,
 ) -> _Found:  # fmt: skip
     _check(corpus, question, k, scope)
-    passive = rank(corpus, question, scope, today or datetime.now(timezone.utc).date())
+    passive = rank(corpus, question, scope, today or _today())
     kept = bearing(passive)
     weak = bool(kept) and is_weak(passive, query_terms(question), len(corpus.catalog()))
     if active == "never" or not kept:
@@ -287,4 +305,5 @@ def _wanted(place: Place, version: int, why: str, rank: int) -> Wanted:
 def _coverage(corpus: Corpus, scope: Scope, tree: Tree | None) -> Coverage:
     catalog = corpus.catalog()
     here = 0 if tree is None else tree.manifest.count()
-    return Coverage(corpus.version, catalog.file_count, *catalog.count(scope.under), str(scope), here)
+    found = catalog.count(scope.under, since=scope.since, until=scope.until, as_of=scope.as_of)
+    return Coverage(corpus.version, catalog.file_count, *found, str(scope), here)

@@ -88,10 +88,11 @@ def cue(corpus: Corpus, word: str) -> Cue:
     tags = Counter(edge.tag for edge, _ in found if edge.tag)
     places = {place.row_id: place.citation for _, place in found}
     shown = tuple(places.values())[:SHOWN]
+    labels = graph.labels
     return Cue(
-        wanted,
-        tuple(each for each in near if each != wanted)[:SHOWN],
-        tuple(tags.most_common(SHOWN)),
+        labels.get(wanted, wanted),
+        tuple(labels.get(each, each) for each in near if each != wanted)[:SHOWN],
+        tuple((labels.get(tag, tag), count) for tag, count in tags.most_common(SHOWN)),
         shown,
         len(places),
     )
@@ -105,8 +106,11 @@ def content(corpus: Corpus, where: str) -> Content:
     place = next((p for p in places if not anchor or p.anchor == anchor), None)
     if place is None:
         raise NotFoundError(f"{where}: no such passage", hint="memfs ls --remote lists the files")
-    edges = graph.filed_under(place)
-    return Content(place.citation, tuple((edge.kind, edge.cue, edge.tag, edge.layer) for edge in edges))
+    labels = graph.labels
+    return Content(
+        place.citation,
+        tuple((e.kind, e.label or e.cue, labels.get(e.tag, e.tag), e.layer) for e in graph.filed_under(place)),
+    )
 
 
 def _edges(corpus: Corpus) -> Edges:

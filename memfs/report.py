@@ -200,6 +200,7 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
     if not answer.found:
         yield f"Nothing relevant found for: {answer.question}"
         yield "try the words that the memory itself would use, fewer filters, or look around: memfs ls --remote"
+        yield from _times_lines(answer)
         yield _coverage_line(answer)
         return
     if answer.weak:
@@ -211,9 +212,16 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
     yield "\nfiles (not laid; memfs get brings one by name):" if answer.weak else "\nfiles:"
     yield from (f"  {_file_line(file, answer.dry_run)}" for file in answer.files)
     yield from going_text(answer.evicted, answer.dry_run)
+    yield from _times_lines(answer)
     if answer.trace is not None and answer.trace.active:
         yield f"walked the graph, rounds: {len(answer.trace.steps)}; ended: {answer.trace.stopped}"
     yield _coverage_line(answer)
+
+
+def _times_lines(answer: Answer) -> Iterator[str]:
+    if answer.times:
+        read = ", ".join(map(str, answer.times))
+        yield f"time read as {read}: what was said then comes first (--since and --until leave out the rest)"
 
 
 def trace_text(answer: Answer) -> str:

@@ -59,6 +59,11 @@ def _reason(number: int, claims: tuple[str, ...], source: Source, evidence: Corp
         data = evidence.files([place.path])[place.path]
         before = data[max(0, span.start - AROUND_BYTES) : span.start].decode(errors="ignore")
         after = data[span.end : span.end + AROUND_BYTES].decode(errors="ignore")
+        if span.start > AROUND_BYTES:
+            # Whole lines, where there are any.
+            before = before.partition("\n")[2] or before
+        if span.end + AROUND_BYTES < len(data):
+            after = after.rpartition("\n")[0] or after
     return Reason(number, claims, source.at, source.quote, verdict.value, span.text if span else "", before, after)
 
 

@@ -172,12 +172,29 @@ def test_other_languages(corpus: Corpus, memfs: Run) -> None:
     assert "new: knowledge/entities/u4f50-u85e4-u3055-u3093.md" in ran.out
 
 
+def test_names_that_are_no_subject(corpus: Corpus, memfs: Run) -> None:
+    """A weekday cut short and a part of a longer name have no page; a name that is said alone more often has."""
+    said = (
+        "Well, on Fri we went to see the Lord of the Rings. I love reading Harry Potter, and I like how Potter flies.",
+        "My favourite film is the Lord of the Rings, we loved it last Fri when Harry Potter was on too.",
+        "We moved to Boston in 2020. I love the Boston Marathon, and we visited Boston.",
+        "We will be in Boston until Monday.",
+    )
+    add(corpus, *(session(number, *said, day=f"2026-07-0{number}") for number in (4, 5, 6)))
+    ran = memfs("dream", "--no-model")
+    assert ran.code == 0, ran.err
+    pages = {path.rpartition("/")[2] for path in ran.out.split() if path.startswith("knowledge/entities/")}
+    assert {"boston.md", "lord-of-the-rings.md", "harry-potter.md"} <= pages
+    assert not pages & {"fri.md", "lord.md", "rings.md", "potter.md"}
+
+
 def test_dry_run_and_stage(corpus: Corpus, memfs: Run) -> None:
     """A stage that is kept can be looked at, mended, and published later."""
     version = corpus.version
     ran = memfs("dream", "--dry-run", "--keep-stage", "stage")
     assert ran.code == 0, ran.err
     assert "would publish:" in ran.out
+    assert "memfs refresh" not in ran.err
     assert corpus.refresh() == version
     assert {file.name for file in Path("stage/records").iterdir()} == {
         "1-orient.md", "2-summaries.md", "3-facts.jsonl", "4-update.md",

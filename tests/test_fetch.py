@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from conftest import NOTES, Store, document, long_text, tree_of
+from conftest import NOTES, Ran, Store, document, long_text, tree_of
 
 from memfs.corpus.table import Corpus, Scope
 from memfs.errors import InputError, NotFoundError
@@ -17,6 +18,8 @@ from memfs.report import answer_text
 from memfs.testing import Proxy
 from memfs.workset.cache import HostCache
 from memfs.workset.tree import Tree
+
+Run = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -88,6 +91,32 @@ def test_scope(filled: Corpus) -> None:
     }
     with pytest.raises(NotFoundError):
         recall(filled, "we chose", scope=Scope("nothing/"))
+
+
+def test_as_of(filled: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a day, what is dated later is left out and what has no date is not; the answer says how it read a time."""
+    days = [info.event_time for info in filled.files() if info.event_time]
+    assert len(days) >= 2
+    first = min(days).date()
+    found = recall(filled, "we chose", today=first)
+    assert "sessions/2026/05/two/summary.md" not in {e.path for e in found}
+    assert "sessions/2026/05/one/summary.md" in {e.path for e in found}
+    assert recall(filled, "green tea", today=first)[0].path == "notes/people/ana.md"
+    answer = fetch(filled, "what did we choose yesterday?", tree=None, cache=None, today=first)
+    assert [str(span) for span in answer.times] == [str(first - timedelta(days=1))]
+    within = answer.coverage
+    assert within.files_searched == within.files_total - len([day for day in days if day.date() > first])
+    monkeypatch.setenv("MEMFS_CORPUS", filled.uri)
+    ran = memfs("fetch", "what did we choose yesterday?", "--today", str(first))
+    assert f"time read as {first - timedelta(days=1)}" in ran.out
+    # A day is until its end; a time is itself.
+    for until, found_it in ((f"{first}", True), (f"{first}T00:00", False), ("9999-12-31", True)):
+        ran = memfs("fetch", "we chose", "--under", "sessions/", "--until", until)
+        assert ("sessions/2026/05/one/summary.md" in ran.out) is found_it, until
+    ran = memfs("fetch", "we chose", "--since", "0001-01-01", "--until", str(first), "--json")
+    cover = json.loads(ran.out)["coverage"]
+    assert cover["scope"].startswith("since 0001-01-01 00:00, before")
+    assert 0 < cover["files_searched"] < cover["files_total"]
 
 
 def test_edits_are_kept(filled: Corpus, tree: Tree, cache: HostCache) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,10 @@ def test_dates(text: str, days: list[str]) -> None:
         ("between August 11 and August 15 2022", ["2022-08-11/2022-08-15"]),
         ("on 3 May, 2022 or in June 2021", ["2022-05-03/2022-05-03", "2021-06-01/2021-06-30"]),
         ("in 2022", ["2022-01-01/2022-12-31"]),
+        ("at 2022-02-03T10:30Z, 2022-02-03T10", ["2022-02-03/2022-02-03"]),
+        ("between 2022-05-09 and 1 May 2022", ["2022-05-01/2022-05-09"]),
+        ("in May\n\n 2022", ["2022-05-01/2022-05-31"]),
+        ("\uff12\uff10\uff12\uff12-02-03", ["2022-02-03/2022-02-03"]),
         ("2022-02-30, 2022-13, 0000-00-00", []),
         ("99999999 years ago, next week, may I march?", []),
         ("May I ask? March on. What was it in May?", ["2023-05-01/2023-05-31"]),
@@ -192,6 +196,21 @@ def test_killed_between_out_and_in(talks: Corpus) -> None:
     assert graph.contents({"juggl": None})
 
 
+def test_what_is_shown(corpus: Corpus, memfs: Run) -> None:
+    """Words as they were written, not their stems; the citations of a page or a summary are nothing to file under."""
+    where = "sessions/2026/05/2026-05-08-x-1/summary.md"
+    said = "- Ana: Adopting agencies need patience. ([t4](transcript.md#t4))\n"
+    summary = document(where, f"# Talk\n\n- date: 2026-05-08\n\n{said}")
+    corpus.commit([summary, document("notes/a.md", "Adopting agencies were called.")])
+    build(corpus)
+    shown = memfs("graph", "cue", "agency", "--corpus", corpus.uri)
+    assert shown.out.startswith("agencies: 2 passages"), shown.out
+    assert "t4" not in memfs("graph", "content", where, "--corpus", corpus.uri).out
+    assert memfs("graph", "cue", "transcript", "--corpus", corpus.uri).code == 4
+    (info,) = [info for info in corpus.files() if info.path == where]
+    assert info.event_time == datetime(2026, 5, 8, tzinfo=timezone.utc)
+
+
 def test_nothing_to_file_under(corpus: Corpus, memfs: Run) -> None:
     """A binary file and an empty one are looked at once; names with an apostrophe are found as people write them."""
     corpus.commit(
@@ -200,7 +219,7 @@ def test_nothing_to_file_under(corpus: Corpus, memfs: Run) -> None:
     assert build(corpus).files == 3
     assert build(corpus).files == 0
     assert memfs("graph", "--corpus", corpus.uri, "--json").json["unfiled"] == 0
-    assert memfs("graph", "cue", "O'Brien", "--corpus", corpus.uri).out.startswith("obrien: 1 passages")
+    assert memfs("graph", "cue", "O'Brien", "--corpus", corpus.uri).out.startswith("O'Brien: 1 passages")
     assert memfs("graph", "cue", "", "--corpus", corpus.uri).code == 4
 
 

@@ -33,7 +33,7 @@ ASSISTANTS = frozenset({"assistant", "system", "tool"})
 FACTS, PREFERENCES, SAID = "Facts", "Preferences", "What is said of it"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
 _UNQUOTABLE = re.compile(r"[\[\]<>*_`|#\\{}\"]|\$\(|https?:|^\s*[-+>]|\bcite:")
-_NAME = re.compile(r"(?<=[\w,;] )([A-ZÀ-Þ][\w'-]+(?: (?:[A-ZÀ-Þ][\w'-]+|\d+))*)")
+_NAME = re.compile(r"(?<=[\w,;] )([A-ZÀ-Þ][\w'-]+(?: (?:of the |of |de |da |van )?(?:[A-ZÀ-Þ][\w'-]+|\d+))*)")
 _FIRST_PERSON = re.compile(
     r"(?i)\b(i|i'm|i've|i'd|my|we|we're|our|eu|meu|minha|yo|mi|ich|mein|je|mon|ma)\b|나|저|우리|私|我"
 )
@@ -48,7 +48,8 @@ _PREFERENCE = re.compile(
 _COMMON = frozenset(
     "I I'm I've I'd I'll OK Ok Yes No Hey Hi Wow Thanks Thank The This That These Those It And But So Oh What When "
     "Where Who Why How Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June "
-    "July August September October November December Mr Mrs Ms Dr Let You We He She They My Your Our PR README "
+    "July August September October November December Mon Tue Tues Wed Thu Thurs Fri Sat Sun Jan Feb Mar Apr Jun Jul "
+    "Aug Sep Sept Oct Nov Dec Christmas Halloween Easter Mr Mrs Ms Dr Let You We He She They My Your Our PR README "
     "TODO".split()
 )
 
@@ -128,9 +129,15 @@ def subjects_of(transcripts: Sequence[Transcript]) -> dict[str, list[Fact]]:
             for name in _names(fact.text):
                 about.setdefault(name, []).append(fact)
     spoken = {name.casefold() for name in people} | {part.casefold() for name in people for part in name.split()}
+    # `Potter` is not another one than `Harry Potter`, where that is what is said more often.
+    parts: dict[str, int] = {}
+    for name, where in turns.items():
+        for word in name.split() if " " in name else ():
+            parts[word] = max(parts.get(word, 0), len(where))
     recurring = {
         name: about[name]
         for name, where in turns.items()
+        if parts.get(name, 0) < len(where)
         if len(where) >= MENTIONS_MIN and len({path for path, _ in where}) >= SESSIONS_MIN and about.get(name)
         if not any(word.startswith(name.split()[0].casefold()) for word in spoken)
     }

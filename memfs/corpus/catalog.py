@@ -78,13 +78,22 @@ class Catalog:
         """How many bytes its files are."""
         return int(pc.sum(self._files["file_size"]).as_py() or 0)
 
-    def count(self, under: str = "") -> tuple[int, int]:
-        """Return how many files, and passages of them, lie below the folder prefix `under`."""
-        if not under:
+    def count(
+        self, under: str = "", *, since: datetime | None = None, until: datetime | None = None,
+        as_of: datetime | None = None,
+    ) -> tuple[int, int]:  # fmt: skip
+        """Return how many files, and passages of them, there are in a scope (see `Scope`)."""
+        if not (under or since or until or as_of):
             return self.file_count, len(self)
-        inside = pc.starts_with(self._files["path"], under)
-        passages = pc.sum(pc.take(inside, self._file_of).cast(pa.int64())).as_py() or 0
-        return int(pc.sum(inside.cast(pa.int64())).as_py() or 0), int(passages)
+        when = self._rows["event_time"]
+        inside = pc.take(pc.starts_with(self._files["path"], under), self._file_of)
+        for bound, undated, is_inside in (
+            (since, False, pc.greater_equal), (until, False, pc.less), (as_of, True, pc.less)
+        ):  # fmt: skip
+            if bound is not None:
+                inside = pc.and_(inside, pc.fill_null(is_inside(when, pa.scalar(bound, when.type)), undated))
+        files = pc.count_distinct(self._file_of.filter(inside))
+        return int(files.as_py()), int(pc.sum(inside.cast(pa.int64())).as_py() or 0)
 
     def speakers(self, under: str = "") -> frozenset[str]:
         """Return who speaks in the files below the folder prefix `under`."""

@@ -20,6 +20,7 @@ BINARY_BYTES = 1 << 20
 _HEADING = re.compile(rb"^#{1,6} +(.+?)\s*#*\s*$")
 _SOURCED = re.compile(rb"---\n(?P<said>(?:(?!---)[^\n]*\n)*?)sources:[^\n]*\n(?:[ \t][^\n]*\n)*---\n")
 _FENCE = re.compile(rb"^\s{0,3}(```|~~~)")
+_LISTED_DATE = re.compile(r"^- date: (.+)$", re.M)
 _FIELD = re.compile(r"^(title|date|event_time|created|updated)\s*:\s*(.+?)\s*$", re.I)
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}):(\d{2})(?::(\d{2}))?)?")
 
@@ -87,8 +88,12 @@ def front_matter(data: bytes) -> FrontMatter:
         block = head.split("\n---", 1)[0]
         found = {m[1].lower(): m[2].strip("\"'") for line in block.split("\n") if (m := _FIELD.match(line.strip()))}
         title = found.get("title")
-        stated = next((found[k] for k in ("event_time", "date", "updated", "created") if k in found), None)
-        when = _parse_date(stated) if stated else None
+        named = next((found[k] for k in ("event_time", "date", "updated", "created") if k in found), None)
+        when = _parse_date(named) if named else None
+    if when is None:
+        # As the summaries of sessions have it, below the title.
+        stated = _LISTED_DATE.search(head.partition("\n## ")[0])
+        when = _parse_date(stated[1]) if stated else None
     if title is None:
         first = re.search(r"^# +(.+?)\s*$", head, re.M)
         title = first[1] if first else None

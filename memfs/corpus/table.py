@@ -81,12 +81,14 @@ MERGE_COLUMNS = ["path", "path_key", "seq", "file_sha256", "kind"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which passages a search considers. `since` is inclusive, `until` exclusive, both on event time (UTC)."""
+    """Which passages a search considers. `since` is inclusive, the others exclusive, all on event time (UTC)."""
 
     under: str = ""
     """A folder prefix ending in `/`, or "" for all."""
     since: datetime | None = None
     until: datetime | None = None
+    as_of: datetime | None = None
+    """As `until`, but what has no date is considered too: the memory as it was then."""
 
     def where(self) -> str | None:
         """Return the scope as a filter expression, None for all."""
@@ -97,15 +99,32 @@ class Scope:
             clauses += [f"event_time >= {_timestamp(self.since)}"]
         if self.until:
             clauses += [f"event_time < {_timestamp(self.until)}"]
+        if self.as_of:
+            clauses += [f"(event_time IS NULL OR event_time < {_timestamp(self.as_of)})"]
         return " AND ".join(clauses) or None
+
+    def holds(self, path: str, when: datetime | None) -> bool:
+        """Whether it holds a passage of `path` whose event time is `when`."""
+        if self.under and not paths.fold(path).startswith(paths.fold(self.under)):
+            return False
+        if when is None:
+            return self.since is None and self.until is None
+        return (self.since is None or when >= self.since) and all(
+            end is None or when < end for end in (self.until, self.as_of)
+        )
 
     def __str__(self) -> str:
         parts = [
             f"below {self.under}" if self.under else "",
-            f"since {self.since:%Y-%m-%d %H:%M}" if self.since else "",
-            f"before {self.until:%Y-%m-%d %H:%M}" if self.until else "",
+            f"since {_minutes(self.since)}" if self.since else "",
+            f"before {_minutes(self.until)}" if self.until else "",
+            f"as it was before {_minutes(self.as_of)}" if self.as_of else "",
         ]
         return ", ".join(part for part in parts if part)
+
+
+def _minutes(when: datetime) -> str:
+    return when.replace(tzinfo=None).isoformat(" ", "minutes")
 
 
 EVERYTHING = Scope()

@@ -89,7 +89,8 @@ class Context:
     def inside(self, scope: Scope) -> list[int]:
         """Positions of the passages in a scope."""
         if scope not in self._inside:
-            self._inside[scope] = [i for i, place in enumerate(self.places) if _is_in(place, scope)]
+            places = enumerate(self.places)
+            self._inside[scope] = [i for i, place in places if scope.holds(place.path, place.event_time)]
         return self._inside[scope]
 
     @cached_property
@@ -160,11 +161,6 @@ def _scope(question: Question) -> Scope:
     if question.asked_at is None:
         return Scope(question.under)
     return Scope(question.under, until=datetime.combine(question.asked_at, time.max, timezone.utc))
-
-
-def _is_in(place: Place, scope: Scope) -> bool:
-    when = place.event_time
-    return place.path.startswith(scope.under) and (scope.until is None or (when is not None and when < scope.until))
 
 
 def _today(question: Question) -> date | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import calendar
 import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, timedelta
 from typing import NamedTuple, TypeVar
 
-__all__ = ["Span", "dates_in", "spans_in"]
+__all__ = ["Span", "dates_in", "spans_in", "without_times"]
 
 T = TypeVar("T")
 _MONTHS = {name.lower(): at for at, name in enumerate(calendar.month_name) if name}
@@ -33,7 +34,7 @@ _ABSOLUTE = re.compile(
     rf"(?i)\b(?:(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?(?P<m>{_MONTH})"
     r"(?: (?P<d2>\d{1,2})(?:st|nd|rd|th)?\b(?!\d))?,?(?: (?P<y>\d{4}))?\b"
 )
-_ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+_ISO = re.compile(r"\b([0-9]{4})-([0-9]{2})(?:-([0-9]{2})(?=T[0-9]|\b)|\b)")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _AGO = re.compile(r"(?i)\b(?:(\d+|[a-z]+)(?: of)? )(day|week|month|year)s? ago\b")
 _LAST = re.compile(rf"(?i)\b(last|past|next|this|previous) (week|weekend|month|year|{'|'.join(_DAYS)})\b")
@@ -50,6 +51,9 @@ class Span(NamedTuple):
 
     first: date
     last: date
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
 
 
 def dates_in(text: str, day: date | None) -> list[str]:
@@ -149,6 +153,7 @@ def _relative(day: date, which: str, unit: str) -> str:
 
 def spans_in(question: str, today: date | None) -> list[Span]:
     """Return the times that a question asks about, counted from `today`; without it only written dates count."""
+    question = " ".join(unicodedata.normalize("NFKC", question).split())
     found = _in_calendar(_written(question, today))
     if today is not None:
         found += _in_calendar(_counted(question, today))
@@ -156,11 +161,11 @@ def spans_in(question: str, today: date | None) -> list[Span]:
 
 
 def _written(question: str, today: date | None) -> Iterator[Span]:
+    spans = []
     for match in _ISO.finditer(question):
         with suppress(ValueError):
             year, month = int(match[1]), int(match[2])
-            yield Span(*[date(year, month, int(match[3]))] * 2) if match[3] else _month(year, month)
-    spans = []
+            spans.append(Span(*[date(year, month, int(match[3]))] * 2) if match[3] else _month(year, month))
     written = list(_ABSOLUTE.finditer(question))
     # "between August 11 and August 15 2023": the year is said once.
     stated = next((date(int(match["y"]), 12, 31) for match in written if match["y"] and int(match["y"])), today)
@@ -202,6 +207,13 @@ def _counted(question: str, today: date) -> Iterator[Span]:
         yield Span(*[_before(today, _DAYS[match[1].lower()])] * 2)
     for match in _SEASON.finditer(question):
         yield _season(today, _SEASONS[match[2].lower()], last=match[1].lower() == "last")
+
+
+def without_times(question: str) -> str:
+    """Return a question without the words that count back from the day it is asked ("last month", "two days ago")."""
+    for pattern in (_AGO, _LAST_FEW, _LAST, _SINCE_START, _NEAR):
+        question = pattern.sub(" ", question)
+    return " ".join(question.split())
 
 
 def _month(year: int, month: int) -> Span:

@@ -8,6 +8,7 @@ them where one is given (`filing`).
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from memfs import paths
 from memfs.corpus.catalog import Place
 from memfs.corpus.edges import MODEL_MARK, SCHEMA, Edges
 from memfs.corpus.embed import DEFAULT, load
@@ -202,8 +202,10 @@ def _cues(place: Place, text: str) -> list[Cue]:
 
 
 def said(place: Place, text: str) -> str:
-    """Return the text of a passage: of a turn, what was said, without its heading."""
-    return text.partition("\n")[2] if place.speaker and text.startswith("## t") else text
+    """Return the text of a passage: of a turn, what was said, without its heading; of a page, without its citations."""
+    if place.speaker and text.startswith("## t"):
+        return text.partition("\n")[2]
+    return text if place.kind == "transcript" else _CITED.sub("", text)
 
 
 def _layer(place: Place, text: str) -> str:
@@ -217,6 +219,9 @@ def _row(place: Place, cue: Cue, layer: str, version: int) -> dict[str, Any]:
         "cue": cue.cue, "label": cue.label, "kind": cue.kind, "tag": cue.tag, "layer": layer, "path": place.path,
         "seq": place.seq, "sha256": bytes.fromhex(place.sha256), "version": version,
     }  # fmt: skip
+
+
+_CITED = re.compile(r"\(\[t\d+\]\(transcript\.md#t\d+\)\)|\[cite:[\d, ]+\]|\bmemfs://\S+|\b[0-9a-f]{64}\b")
 
 
 class Graph:
@@ -257,7 +262,7 @@ class Graph:
         key = " ".join(plain_words(subject))
         stated: dict[tuple[str, str, str], list[tuple[str, Place]]] = {}
         for kind, cue, aspect, value, place in self._stated:
-            if (not key or cue == key) and _inside(place, scope):
+            if (not key or cue == key) and scope.holds(place.path, place.event_time):
                 stated.setdefault((cue, aspect, kind), []).append((value, place))
         return [
             fact for (cue, aspect, kind), some in sorted(stated.items())
@@ -332,7 +337,7 @@ class Graph:
                 if place is not None and row["layer"] != self._without and row["sha256"].hex() == place.sha256:
                     self._known[row["cue"], scope.under].append((_edge(row), place))
         found = (each for cue in asked for each in self._known[cue, scope.under])
-        return [each for each in found if _inside(each[1], scope)]
+        return [each for each in found if scope.holds(each[1].path, each[1].event_time)]
 
     def _place(self, path: str, seq: int) -> Place | None:
         places = self._places(path)
@@ -367,6 +372,12 @@ class Graph:
         return self._embed([row["label"] for row in words]), [row["cue"] for row in words]
 
     @cached_property
+    def labels(self) -> dict[str, str]:
+        """Of each cue, the word or name that it was made of; the usual one."""
+        rows = sorted(self._cue_rows, key=lambda row: row["edges"])
+        return {row["cue"]: row["label"] for row in rows if row["label"]}
+
+    @cached_property
     def counts(self) -> dict[str, int]:
         """How many edges each cue has, of any kind."""
         found: dict[str, int] = {}
@@ -378,7 +389,8 @@ class Graph:
         """time -> passages: those that were said from one day to another, both included."""
         start = datetime(first.year, first.month, first.day, tzinfo=timezone.utc)
         end = datetime(last.year, last.month, last.day, tzinfo=timezone.utc) + timedelta(days=1)
-        return [place for place in self.corpus.catalog().within(start, end) if _inside(place, scope)]
+        found = self.corpus.catalog().within(start, end)
+        return [place for place in found if scope.holds(place.path, place.event_time)]
 
 
 def _consolidated(subject: str, aspect: str, stated: Sequence[tuple[str, Place]], *, replaces: bool) -> Iterator[Fact]:
@@ -400,15 +412,6 @@ def _consolidated(subject: str, aspect: str, stated: Sequence[tuple[str, Place]]
 
 def _day(place: Place) -> date | None:
     return place.event_time.date() if place.event_time else None
-
-
-def _inside(place: Place, scope: Scope) -> bool:
-    if scope.under and not paths.fold(place.path).startswith(paths.fold(scope.under)):
-        return False
-    when = place.event_time
-    if when is None:
-        return scope.since is None and scope.until is None
-    return (scope.since is None or when >= scope.since) and (scope.until is None or when < scope.until)
 
 
 def _edge(row: Mapping[str, Any]) -> Edge:

@@ -6,7 +6,8 @@ over the 200 best of each leg; a passage that one leg did not bring has 0 there.
 question names exactly one known speaker, that speaker's turns count 1.4 times; so do
 the user's beside an assistant's, which are longer and say less of the one who asks. A
 question that speaks of a time ("last month", "on 3 May") is asked within that time as
-well, and what was said then or within three days after counts 1.5 times. On LoCoMo,
+well, and what was said then or within three days after counts 1.5 times; the words that
+count back from the day of the question are not looked for. On LoCoMo,
 the weighted sum beats reciprocal rank fusion at every weight tried, by 1.4 points of
 turn recall@10 (docs/decisions/003-recall-without-a-model.md; the user's turns, times
 and headers: docs/decisions/017-who-asks-and-when.md).
@@ -16,17 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
 
 from memfs.corpus.catalog import Place
 from memfs.corpus.table import Corpus, Scope
-from memfs.corpus.terms import query_terms
-from memfs.recall.dates import Span, spans_in
+from memfs.corpus.terms import STOP_WORDS, plain_words, query_terms
+from memfs.recall.dates import Span, spans_in, without_times
 from memfs.recall.evidence import Evidence
 from memfs.recall.speakers import ASKERS, named, without_names
 
-__all__ = ["Ranked", "fuse", "rank", "weight", "with_text"]
+__all__ = ["Ranked", "fuse", "rank", "times", "weight", "with_text"]
 
 CANDIDATES = 200
 """Of each leg."""
@@ -58,11 +59,14 @@ def rank(corpus: Corpus, question: str, scope: Scope, today: date | None = None)
     """Return the passages that bear on the question, best first; `last week` is counted from `today`, if given."""
     catalog = corpus.catalog()
     names = named(question, catalog.speakers(scope.under))
-    spans = [Span(s.first, _later(s.last)) for s in spans_in(question, today)[:SPANS_MAX]]
-    (vector,) = corpus.embedder.embed([without_names(question, names)])
+    spans = [Span(s.first, _later(s.last)) for s in times(question, today)]
+    # "last month" is not looked for among the words: it was said in every month.
+    bare = without_times(question) if spans and today is not None else ""
+    asked = bare if any(word not in STOP_WORDS for word in plain_words(bare)) else question
+    (vector,) = corpus.embedder.embed([without_names(asked, names)])
     scopes = [scope, *filter(None, (_within(scope, span) for span in spans))]
     with ThreadPoolExecutor(2 * len(scopes)) as pool:
-        terms = query_terms(question)
+        terms = query_terms(asked)
         words_legs = [pool.submit(corpus.search_words, terms, CANDIDATES, each) for each in scopes]
         vector_legs = [pool.submit(corpus.search_vector, vector, CANDIDATES, each) for each in scopes if vector.any()]
         words = {hit.row_id: hit.score for leg in words_legs for hit in leg.result()}
@@ -80,6 +84,11 @@ def rank(corpus: Corpus, question: str, scope: Scope, today: date | None = None)
     return list(_once(sorted(ranked, key=lambda r: (-r.score, r.place.path, r.place.seq))))
 
 
+def times(question: str, today: date | None) -> list[Span]:
+    """Return the times that a question speaks of, as far as they count."""
+    return spans_in(question, today)[:SPANS_MAX]
+
+
 def _later(day: date) -> date:
     return day + timedelta(days=DAYS_AFTER) if (date.max - day).days > DAYS_AFTER + 1 else day
 
@@ -89,7 +98,7 @@ def _within(scope: Scope, span: Span) -> Scope | None:
     first = datetime.combine(span.first, time.min, timezone.utc)
     end = datetime.combine(span.last, time.max, timezone.utc)
     since, until = max(scope.since or first, first), min(scope.until or end, end)
-    return Scope(scope.under, since, until) if since < until else None
+    return replace(scope, since=since, until=until) if since < until else None
 
 
 def _is_of(place: Place, spans: Sequence[Span]) -> bool:

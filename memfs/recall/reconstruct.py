@@ -165,7 +165,7 @@ class ByGain:
             return "topic", {}
         if "spread" not in done and asks_for_many(state.question):
             return "spread", {}
-        return "cues, topic and sessions are walked; a second time loses more than it finds"
+        return "every way from what was found is walked once"
 
 
 def suffices(ranked: Sequence[Ranked]) -> str:
