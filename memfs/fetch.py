@@ -14,15 +14,14 @@ from weakref import WeakKeyDictionary
 from memfs.corpus.catalog import Place
 from memfs.corpus.records import nanoseconds
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
-from memfs.corpus.terms import query_terms
 from memfs.errors import InputError, NotFoundError, redact
 from memfs.recall import synthesis
 from memfs.recall.dates import Span
 from memfs.recall.evidence import Evidence
 from memfs.recall.graph import Fact, Graph
-from memfs.recall.rank import Ranked, rank, times, with_text
+from memfs.recall.rank import Ranked, times, with_text
 from memfs.recall.reconstruct import Budget, Move, Policy, reconstruct, suffices
-from memfs.recall.relevance import bearing, is_weak
+from memfs.recall.relevance import look
 from memfs.workset.apply import Applied, apply
 from memfs.workset.cache import HostCache
 from memfs.workset.gather import gather
@@ -211,9 +210,7 @@ def _found(
     policy: Policy | None = None, budget: Budget | None = None,
 ) -> _Found:  # fmt: skip
     _check(corpus, question, k, scope)
-    passive = rank(corpus, question, scope, today or _today())
-    kept = bearing(passive)
-    weak = bool(kept) and is_weak(passive, query_terms(question), len(corpus.catalog()))
+    passive, kept, weak = look(corpus, question, scope, today or _today())
     if active == "never" or not kept:
         return _Found(kept[:k], weak)
     enough = suffices(passive) if active == "auto" else ""

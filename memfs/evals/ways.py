@@ -33,7 +33,7 @@ from memfs.errors import ConfigError
 from memfs.evals.metrics import Found
 from memfs.recall.cues import cues_of
 from memfs.recall.graph import Graph
-from memfs.recall.rank import Ranked, rank
+from memfs.recall.rank import Ranked
 from memfs.recall.reconstruct import (
     LOOKED_AT,
     ByGain,
@@ -43,7 +43,7 @@ from memfs.recall.reconstruct import (
     reconstruct,
     suffices,
 )
-from memfs.recall.relevance import bearing, is_weak
+from memfs.recall.relevance import look
 
 if TYPE_CHECKING:
     import numpy as np
@@ -289,12 +289,8 @@ def full(context: Context, question: Question) -> list[Found]:
 
 def passive(context: Context, question: Question) -> list[Found]:
     """What memfs's first search says, "nothing" included."""
-    ranked = rank(context.corpus, question.text, _scope(question), _today(question))
-    return _shown(context, bearing(ranked), _weak(context, question, ranked))
-
-
-def _weak(context: Context, question: Question, ranked: Sequence[Ranked]) -> bool:
-    return is_weak(ranked, query_terms(question.text), len(context.corpus.catalog()))
+    _, kept, weak = look(context.corpus, question.text, _scope(question), _today(question))
+    return _shown(context, kept, weak)
 
 
 def _shown(context: Context, ranked: Sequence[Ranked], weak: bool) -> list[Found]:
@@ -303,8 +299,7 @@ def _shown(context: Context, ranked: Sequence[Ranked], weak: bool) -> list[Found
 
 def walked(context: Context, question: Question, policy: Policy | None, *, always: bool) -> list[Found]:
     """The first search, and the walk where it does not suffice."""
-    ranked = rank(context.corpus, question.text, _scope(question), _today(question))
-    kept, weak = bearing(ranked), _weak(context, question, ranked)
+    ranked, kept, weak = look(context.corpus, question.text, _scope(question), _today(question))
     if not kept or (not always and suffices(ranked)):
         return _shown(context, kept, weak)
     made: Reconstruction = reconstruct(

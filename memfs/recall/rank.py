@@ -27,7 +27,7 @@ from memfs.recall.dates import Span, spans_in, without_times
 from memfs.recall.evidence import Evidence
 from memfs.recall.speakers import ASKERS, named, without_names
 
-__all__ = ["Ranked", "fuse", "rank", "times", "weight", "with_text"]
+__all__ = ["Ranked", "fuse", "looked_for", "rank", "times", "weight", "with_text"]
 
 CANDIDATES = 200
 """Of each leg."""
@@ -60,9 +60,7 @@ def rank(corpus: Corpus, question: str, scope: Scope, today: date | None = None)
     catalog = corpus.catalog()
     names = named(question, catalog.speakers(scope.under))
     spans = [Span(s.first, _later(s.last)) for s in times(question, today)]
-    # "last month" is not looked for among the words: it was said in every month.
-    bare = without_times(question) if spans and today is not None else ""
-    asked = bare if any(word not in STOP_WORDS for word in plain_words(bare)) else question
+    asked = looked_for(question, today)
     (vector,) = corpus.embedder.embed([without_names(asked, names)])
     scopes = [scope, *filter(None, (_within(scope, span) for span in spans))]
     with ThreadPoolExecutor(2 * len(scopes)) as pool:
@@ -82,6 +80,12 @@ def rank(corpus: Corpus, question: str, scope: Scope, today: date | None = None)
         for row_id, place in catalog.places(fused).items()
     ]
     return list(_once(sorted(ranked, key=lambda r: (-r.score, r.place.path, r.place.seq))))
+
+
+def looked_for(question: str, today: date | None) -> str:
+    """Return the words that a question looks for: not "last month", which was said in every month."""
+    bare = without_times(question) if today is not None and times(question, today) else ""
+    return bare if any(word not in STOP_WORDS for word in plain_words(bare)) else question
 
 
 def times(question: str, today: date | None) -> list[Span]:

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
 
-from memfs.corpus.terms import STOP_WORDS
-from memfs.recall.rank import Ranked
+from memfs.corpus.table import Corpus, Scope
+from memfs.corpus.terms import STOP_WORDS, query_terms
+from memfs.recall.rank import Ranked, looked_for, rank
 
-__all__ = ["bearing", "is_weak"]
+__all__ = ["Looked", "bearing", "is_weak", "look"]
 
 WORDS_MIN = 0.22
 """BM25 of the best passage, per question term, over ln(1 + passages): the weight of a word that occurs once."""
@@ -28,6 +31,24 @@ PASSAGE_SIMILARITY_MIN = 0.30
 SMALL_CORPUS = 200
 """Below it every word is common, and weights say nothing: any shared word counts."""
 LOOKED_AT = 10
+
+
+class Looked(NamedTuple):
+    """What the first search says."""
+
+    ranked: list[Ranked]
+    """All candidates, best first: what a walk starts from."""
+    bearing: list[Ranked]
+    weak: bool
+    """That it may well be about something else."""
+
+
+def look(corpus: Corpus, question: str, scope: Scope, today: date | None) -> Looked:
+    """Ask once: rank, leave out what does not bear on the question, and say whether the rest is weak."""
+    ranked = rank(corpus, question, scope, today)
+    kept = bearing(ranked)
+    terms = query_terms(looked_for(question, today))
+    return Looked(ranked, kept, bool(kept) and is_weak(ranked, terms, len(corpus.catalog())))
 
 
 def bearing(ranked: Sequence[Ranked]) -> list[Ranked]:
