@@ -192,18 +192,25 @@ def why(
 
 
 @command(
-    value("at", metavar="PATH#ANCHOR"),
-    value("--quote", default="", metavar="TEXT", help="words that stand there [its beginning]"),
+    value("at", nargs="+", metavar="PATH#ANCHOR"),
+    value("--quote", default="", metavar="TEXT", help="of one place: words that stand there [its beginning]"),
     CORPUS,
     TREE,
     JSON,
 )
-def cite(go: Invocation, at: str, quote: str, corpus: str | None, tree: str | None, as_json: bool) -> None:
+def cite(go: Invocation, at: list[str], quote: str, corpus: str | None, tree: str | None, as_json: bool) -> None:
     """Print the source line that a page needs to cite a place, with the hash of what stands there now."""
     from memfs import why as verb
     from memfs.report_brain import source_text
 
-    go.show(verb.cite(go.open(go.config(corpus=corpus, tree=tree)), at, quote), as_json, source_text)
+    if quote and len(at) > 1:
+        raise InputError("--quote is of one place", hint="one command a place with a quote of your choosing")
+    opened = go.open(go.config(corpus=corpus, tree=tree))
+    sources = [verb.cite(opened, each, quote) for each in at]
+    if as_json:
+        go.say(json_text(sources if len(sources) > 1 else sources[0]))
+    else:
+        go.say("\n".join(map(source_text, sources)))
 
 
 @command(

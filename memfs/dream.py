@@ -28,6 +28,8 @@ __all__ = ["AgentError", "Dreamt", "dream", "skill"]
 
 EVIDENCE = "evidence"
 """In a stage for an agent: the new transcripts, to read."""
+SUMMARIES = "records/2-summaries.md"
+"""What an agent that changes no page leaves, to show that it read the sessions."""
 
 
 class AgentError(MemfsError):
@@ -163,11 +165,18 @@ def _run(agent: str, corpus: Corpus, stage: Stage, new: list[phases.New], say: C
         file.chmod(0o444)
     (stage.folder / "SKILL.md").write_text(skill())
     stage.bring(tuple(each.mark for each in new))
+    before = stage.files()
     say(f"the agent works in {stage.folder}")
     environ = {**os.environ, "MEMFS_CORPUS": corpus.uri, "MEMFS_STAGE": str(stage.folder)}
     done = subprocess.run(["bash", "-c", agent], cwd=stage.folder, env=environ, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise AgentError(f"the agent ended with {done.returncode}", hint=f"nothing was published: {agent[:80]}")
+    if stage.files() == before and not (stage.folder / SUMMARIES).exists():
+        # One that found nothing to change has read the sessions, and says so there. This one may not even have begun.
+        raise AgentError(
+            f"the agent changed no page and wrote no {SUMMARIES}: the sessions stay new",
+            hint="nothing was published; the skill asks for a few lines on each session, also where no page changes",
+        )
 
 
 def skill() -> str:

@@ -257,13 +257,24 @@ def test_an_agent_that_fails(corpus: Corpus, memfs: Run) -> None:
     assert Corpus.open(corpus.uri).history() == {}
 
 
+def test_an_agent_that_does_nothing(corpus: Corpus, memfs: Run) -> None:
+    """The sessions stay new; one that read them, and found nothing to change, leaves its summaries."""
+    ran = memfs("dream", "--agent", "true")
+    assert (ran.code, "the sessions stay new" in ran.err) == (3, True)
+    assert Corpus.open(corpus.uri).history() == {}
+    assert memfs("dream", "--agent", "echo '- nothing lasting' > records/2-summaries.md").code == 0
+    assert memfs("dream").out == "nothing to dream of: no session is new\n"
+
+
 def test_an_agent_that_writes_outside(corpus: Corpus, memfs: Run) -> None:
     """What it leaves beside knowledge/ is not published."""
-    ran = memfs(
-        "dream",
-        "--agent",
-        agent("open('notes.md', 'w').write('x'); os.mkdir('sessions'); open('sessions/x.md', 'w').write('x')"),
-    )
+    script = """
+open('records/2-summaries.md', 'w').write('-')
+open('notes.md', 'w').write('x')
+os.mkdir('sessions')
+open('sessions/x.md', 'w').write('x')
+"""
+    ran = memfs("dream", "--agent", agent(script))
     assert ran.code == 0, ran.err
     corpus.refresh()
     assert not any(info.path in ("notes.md", "sessions/x.md") for info in corpus.files())
@@ -331,6 +342,8 @@ def test_index_and_cite(corpus: Corpus, memfs: Run) -> None:
     assert "sha256" in memfs("cite", f"memory/{at}#t1").out
     assert memfs("cite", f"{at}#t1", "--quote", "I hate Seoul").code == 3
     assert memfs("cite", f"{at}#t99").code == 4
+    assert len(memfs("cite", f"{at}#t1", f"{at}#t1", "--json").json) == 2
+    assert memfs("cite", f"{at}#t1", f"{at}#t1", "--quote", "I fly").code == 3
     assert memfs("cite", "../x#t1").code == 3
 
 

@@ -2,7 +2,8 @@
 
 Coarse on purpose in one direction only: a figure, a date or a name that the evidence does
 not hold is refused; a claim in other words than its evidence may be refused too, and can
-be written closer to it. What it cannot see is a claim that turns the same words around.
+be written closer to it. A claim that denies what its evidence does not deny is refused (in English). What it cannot
+see is a claim that otherwise turns the same words around, or says of one speaker what another said.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ __all__ = ["Support", "support"]
 SHARE_MIN = 0.6
 """Of a claim's words that its evidence must hold."""
 _TIME_WORD = re.compile(
-    r"(?i)\b(since|until|till|still|before|after|then|now|currently|formerly|no longer|already|yet)\b"
+    r"(?i)\b((?:day|night|week|weekend|month|year)s? (?:before|after)|"
+    r"since|until|till|still|before|after|then|now|currently|formerly|no longer|already|yet)\b"
 )
 """The format asks for them (valid from, until), and the evidence need not have them."""
+_NEGATION = re.compile(r"(?i)\b(?:not|no|never|none|nothing|nobody|neither|nor|without|cannot)\b|n['’]t\b")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
 _MONTHS = {
@@ -66,6 +69,9 @@ def support(claim: Claim, spans: Sequence[Span], context: str = "", *, share_min
     names = [name for name in _NAME.findall(claim.text) if name.casefold() not in evidence.casefold()]
     if names:
         return Support(False, f"the evidence does not name {names[0]}")
+    denied = _NEGATION.search(_TIME_WORD.sub("", claim.text))
+    if denied and not _NEGATION.search(text):
+        return Support(False, f"the claim says {denied.group()}, the evidence denies nothing")
     words = set(query_terms(_TIME_WORD.sub("", _ISO.sub("", claim.text))))
     if not words:
         return Support(True, "nothing but figures and names, all of them there")
