@@ -53,6 +53,8 @@ class Coverage:
     """In the scope: the folder and dates that were asked for."""
     scope: str
     """The folder and dates that were asked for, in words; "" for everything."""
+    files_undated: int
+    """Left out because a date was asked for and they have none."""
     files_here: int
     """In the tree after this fetch; 0 without a tree."""
 
@@ -101,7 +103,9 @@ class Answer:
     weak: bool = False
     """The evidence is the nearest that there is, and may have nothing to do with the question: no file was laid."""
     times: tuple[Span, ...] = ()
-    """That the question was read to speak of; what was said then comes first."""
+    """That the question was read to speak of; what was said then counts more."""
+    said_then: int = 0
+    """Passages that are dated then."""
 
     @property
     def found(self) -> bool:
@@ -167,9 +171,11 @@ def fetch(
         for p in large
     ]
     coverage = _coverage(corpus, scope, tree)
+    asked = tuple(times(question, today or _today()))
+    said_then = sum(len(corpus.catalog().within(*span.utc())) for span in asked)
     return Answer(
         question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, found.trace, found.weak,
-        tuple(times(question, today or _today())),
+        asked, said_then,
     )  # fmt: skip
 
 
@@ -303,4 +309,5 @@ def _coverage(corpus: Corpus, scope: Scope, tree: Tree | None) -> Coverage:
     catalog = corpus.catalog()
     here = 0 if tree is None else tree.manifest.count()
     found = catalog.count(scope.under, since=scope.since, until=scope.until, as_of=scope.as_of)
-    return Coverage(corpus.version, catalog.file_count, *found, str(scope), here)
+    undated = catalog.undated(scope.under) if scope.since or scope.until else 0
+    return Coverage(corpus.version, catalog.file_count, *found, str(scope), undated, here)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,10 @@ def jsonable(value: Any) -> Any:
         return value.value
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]
     return value
@@ -220,8 +224,11 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
 
 def _times_lines(answer: Answer) -> Iterator[str]:
     if answer.times:
-        read = ", ".join(map(str, answer.times))
-        yield f"time read as {read}: what was said then comes first (--since and --until leave out the rest)"
+        read, said = (
+            ", ".join(map(str, answer.times)),
+            "what was said then counts more (--since and --until leave out the rest)",
+        )
+        yield f"time read as {read}: {said if answer.said_then else 'nothing is dated then'}"
 
 
 def trace_text(answer: Answer) -> str:
@@ -261,7 +268,8 @@ def _coverage_line(answer: Answer) -> str:
     here = f"{cover.files_here:,} of {cover.files_total:,} files are here; " if cover.files_here else ""
     dry = " (dry run: nothing written)" if answer.dry_run else ""
     every = "all " if not cover.scope else ""
-    scope = f" ({cover.scope}; the corpus has {files_text(cover.files_total)})" if cover.scope else ""
+    undated = f"; {files_text(cover.files_undated)} without a date left out" if cover.files_undated else ""
+    scope = f" ({cover.scope}{undated}; the corpus has {files_text(cover.files_total)})" if cover.scope else ""
     return (
         f"coverage: {here}searched {every}{cover.passages_searched:,} passages "
         f"of {cover.files_searched:,} files{scope}, "

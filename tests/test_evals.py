@@ -207,6 +207,11 @@ def test_ledger(tmp_path: Path, memfs: Run) -> None:
     again = memfs("eval", str(file), "--ways", "passive", "--ledger", str(ledger), "--against", "last")
     assert "passive: turn R@10" in again.out
     assert "can't tell" in again.out
+    values = memfs("eval", str(file), "--ways", "passive", "--ledger", str(ledger), "--against", "last", "--json")
+    assert [(each["way"], each["before"]) for each in values.json["compared"]] == [
+        ("passive", values.json["compared"][0]["now"])
+    ]
+    ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:2]))
     assert len(ledger.read_text().splitlines()) == 2
     assert memfs("eval", str(file), "--ways", "nonsense").code == 2
     assert memfs("eval", str(file), "--against", "last").code == 3
@@ -214,10 +219,10 @@ def test_ledger(tmp_path: Path, memfs: Run) -> None:
     assert memfs("eval", str(tmp_path / "none.json")).code == 4
     text = file.read_text().replace("greyhound", "whippet")
     file.write_text(text)
-    # There is no last of this data: what was measured is kept and shown nevertheless.
-    alone = memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", "last")
-    assert alone.code == 4
-    assert "| bm25 |" in alone.out
+    # There is no last of this data: the first has nothing to be compared with, and is kept.
+    alone = memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", "last", "--json")
+    assert (alone.code, alone.json["compared"]) == (0, None)
+    assert "nothing to compare with yet" in alone.err
     kept = [json.loads(line) for line in ledger.read_text().splitlines()]
     assert len(kept) == 3
     other = memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", kept[0]["id"])

@@ -108,7 +108,9 @@ def test_as_of(filled: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert within.files_searched == within.files_total - len([day for day in days if day.date() > first])
     monkeypatch.setenv("MEMFS_CORPUS", filled.uri)
     ran = memfs("fetch", "what did we choose yesterday?", "--today", str(first))
-    assert f"time read as {first - timedelta(days=1)}" in ran.out
+    assert f"time read as {first - timedelta(days=1)}: nothing is dated then" in ran.out
+    there = memfs("fetch", "what was chosen today?", "--today", str(first), "--json").json
+    assert (there["times"], there["said_then"]) == ([{"first": str(first), "last": str(first)}], 1)
     # A day is until its end; a time is itself.
     for until, found_it in ((f"{first}", True), (f"{first}T00:00", False), ("9999-12-31", True)):
         ran = memfs("fetch", "we chose", "--under", "sessions/", "--until", until)
@@ -117,6 +119,7 @@ def test_as_of(filled: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> N
     cover = json.loads(ran.out)["coverage"]
     assert cover["scope"].startswith("since 0001-01-01 00:00, before")
     assert 0 < cover["files_searched"] < cover["files_total"]
+    assert cover["files_undated"] == cover["files_total"] - len(days)
 
 
 def test_edits_are_kept(filled: Corpus, tree: Tree, cache: HostCache) -> None:

@@ -36,9 +36,7 @@ class GateError(InputError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         shown = "\n".join(f"  {problem}" for problem in problems[:20])
         more = f"\n  … and {len(problems) - 20} more" if len(problems) > 20 else ""
-        super().__init__(
-            f"the gate refuses {len(problems)} things:\n{shown}{more}", hint="mend the stage, then: memfs validate"
-        )
+        super().__init__(f"the gate refuses {len(problems)} things:\n{shown}{more}", hint="mend that, then: memfs sync")
         self.problems = tuple(problems)
 
 

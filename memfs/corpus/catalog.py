@@ -95,6 +95,13 @@ class Catalog:
         files = pc.count_distinct(self._file_of.filter(inside))
         return int(files.as_py()), int(pc.sum(inside.cast(pa.int64())).as_py() or 0)
 
+    def undated(self, under: str = "") -> int:
+        """Return how many files below the folder prefix `under` have no passage with a date."""
+        inside = pc.and_(
+            pc.take(pc.starts_with(self._files["path"], under), self._file_of), pc.is_valid(self._rows["event_time"])
+        )
+        return self.count(under)[0] - int(pc.count_distinct(self._file_of.filter(inside)).as_py())
+
     def speakers(self, under: str = "") -> frozenset[str]:
         """Return who speaks in the files below the folder prefix `under`."""
         rows = self._rows["speaker"]

@@ -118,7 +118,7 @@ class Ledger:
         """Hold a result against an entry (see `entry`; `last` is the last of the same data), way by way.
 
         Raises:
-            NotFoundError: there is no such entry.
+            NotFoundError: there is no such entry (`last`: it is the first of its data).
             ConfigError: it was made of other data.
             InputError: a line is no entry.
         """

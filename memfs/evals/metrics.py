@@ -29,6 +29,9 @@ class Interval(NamedTuple):
         return f"{100 * self.mean:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
+P_MAX = 0.05
+
+
 class Paired(NamedTuple):
     """The difference of two ways over the same questions: b - a."""
 
@@ -40,13 +43,14 @@ class Paired(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse`, or `can't tell` where the interval holds zero."""
+        """`better`, `worse`, or `can't tell`: the interval has to leave zero out, and p to be below 0.05."""
+        if self.p >= P_MAX:
+            return "can't tell"
         return "better" if self.low > 0 else "worse" if self.high < 0 else "can't tell"
 
     def __str__(self) -> str:
-        return (
-            f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}], p = {self.p:.3f}: {self.verdict}"
-        )
+        p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        return f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}], {p}: {self.verdict}"
 
 
 @dataclass(frozen=True)

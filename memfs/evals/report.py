@@ -51,7 +51,7 @@ def _lines(result: Result) -> Iterator[str]:
     )
     categories = sorted(
         {name for name, ok in zip(result.categories, result.answerable, strict=True) if ok},
-        key=lambda name: -result.categories.count(name),
+        key=lambda name: (-result.categories.count(name), name),
     )
     yield "\n## Turn R@10 by category\n"
     sizes = {name: len(result.values(next(iter(result.scores)), "turn_r10", name)) for name in categories}

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from typing import NamedTuple, TypeVar
 
 __all__ = ["Span", "dates_in", "spans_in", "without_times"]
@@ -51,6 +51,12 @@ class Span(NamedTuple):
 
     first: date
     last: date
+
+    def utc(self) -> tuple[datetime, datetime]:
+        """Return its first moment and its last, UTC."""
+        return (
+            datetime.combine(self.first, time.min, timezone.utc), datetime.combine(self.last, time.max, timezone.utc)
+        )  # fmt: skip
 
     def __str__(self) -> str:
         return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"

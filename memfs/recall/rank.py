@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, timedelta
 
 from memfs.corpus.catalog import Place
 from memfs.corpus.table import Corpus, Scope
@@ -99,8 +99,7 @@ def _later(day: date) -> date:
 
 def _within(scope: Scope, span: Span) -> Scope | None:
     """The part of a scope that lies in a span; None if there is none."""
-    first = datetime.combine(span.first, time.min, timezone.utc)
-    end = datetime.combine(span.last, time.max, timezone.utc)
+    first, end = span.utc()
     since, until = max(scope.since or first, first), min(scope.until or end, end)
     return replace(scope, since=since, until=until) if since < until else None
 
