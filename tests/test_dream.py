@@ -186,6 +186,15 @@ def test_names_that_are_no_subject(corpus: Corpus, memfs: Run) -> None:
     pages = {path.rpartition("/")[2] for path in ran.out.split() if path.startswith("knowledge/entities/")}
     assert {"boston.md", "lord-of-the-rings.md", "harry-potter.md"} <= pages
     assert not pages & {"fri.md", "lord.md", "rings.md", "potter.md"}
+    # What a page says of itself stays true when a session is taken out.
+    corpus.refresh()
+    boston = pages_of(corpus)["knowledge/entities/boston.md"].decode()
+    assert "from 3 sessions, 2026-07-04 to 2026-07-06" in boston
+    assert memfs("rollback", "--session", "2026-07-04-s4").code == 0
+    corpus.refresh()
+    boston = pages_of(corpus)["knowledge/entities/boston.md"].decode()
+    assert "from 2 sessions, 2026-07-05 to 2026-07-06" in boston
+    assert "created: 2026-07-05" in boston
 
 
 def test_dry_run_and_stage(corpus: Corpus, memfs: Run) -> None:

@@ -31,6 +31,8 @@ MENTIONS_MIN, SESSIONS_MIN = 3, 2
 """From how many turns, of how many sessions, a name has a page."""
 ASSISTANTS = frozenset({"assistant", "system", "tool"})
 FACTS, PREFERENCES, SAID = "Facts", "Preferences", "What is said of it"
+_LINE_DAY = re.compile(r'^- (\d{4}-\d{2}-\d{2})[^"\n]*: "', re.M)
+_OUR_SUMMARY = re.compile(r".*(?: speaks| is spoken of|, in words) (?:in|from) \d+ sessions?, \S+ to \S+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
 _UNQUOTABLE = re.compile(r"[\[\]<>*_`|#\\{}\"]|\$\(|https?:|^\s*[-+>]|\bcite:")
 _NAME = re.compile(r"(?<=[\w,;] )([A-ZÀ-Þ][\w'-]+(?: (?:of the |of |de |da |van )?(?:[A-ZÀ-Þ][\w'-]+|\d+))*)")
@@ -239,13 +241,18 @@ def _with_facts(page: Page, facts: Sequence[Fact], is_person: bool) -> Page:
     days = [fact.day for fact in new]
     if not days:
         return page
-    last, first = max([page.updated, *days]), min([page.created, *days])
+    return _described(replace(page, created=min([page.created, *days]), updated=max([page.updated, *days])))
+
+
+def _described(page: Page) -> Page:
+    """Say in its summary from how many sessions, of which days, its lines are, unless another wrote the summary."""
+    days = sorted(date.fromisoformat(day) for day in _LINE_DAY.findall(page.body))
+    if not days or not (not page.summary or _OUR_SUMMARY.fullmatch(page.summary)):
+        return page
     sessions = len({source.at.partition("#")[0] for source in page.sources.values()})
-    said = "speaks" if is_person else "is spoken of"
     many = "s" if sessions > 1 else ""
-    text = f"{page.title} {said} in {sessions} session{many}, {first.isoformat()} to {last.isoformat()}"
-    ours = not page.summary or re.fullmatch(r".* (speaks|is spoken of) in \d+ sessions?, \S+ to \S+", page.summary)
-    return replace(page, created=first, updated=last, summary=text if ours else page.summary)
+    text = f"{page.title}, in words from {sessions} session{many}, {days[0].isoformat()} to {days[-1].isoformat()}"
+    return replace(page, created=days[0], updated=days[-1], summary=text)
 
 
 def _on_top(body: str, heading: str, line: str) -> str:
@@ -343,7 +350,7 @@ def without_session(page: Page, at: str) -> Page:
     for number, source in list(page.sources.items()):
         if source.at.partition("#")[0] == at:
             page = _without(page, number)
-    return page
+    return _described(page)
 
 
 def mend(page: Page, evidence: Evidence) -> Page:
