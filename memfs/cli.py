@@ -90,13 +90,18 @@ def run(argv: Sequence[str], go: Invocation) -> int:
 
 
 def _fail(go: Invocation, message: str, hint: str | None, code: int) -> int:
-    text = f"error: {message}" + (f"\nhint: {hint}" if hint else "")
+    text = "".join(map(_shown, f"error: {message}" + (f"\nhint: {hint}" if hint else "")))
     try:
         go.note(text)
     except DiskError:
         # stdout is what cannot be written.
         go.err.write(f"{text}\n")
     return code
+
+
+def _shown(char: str) -> str:
+    # A message holds names and words of others: nothing of them steers a terminal. A name that is no Unicode stays.
+    return char if char.isprintable() or char in "\n\t" or "\ud800" <= char <= "\udfff" else "\ufffd"
 
 
 class _Helped(Exception):

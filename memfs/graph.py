@@ -11,7 +11,7 @@ from memfs import paths
 from memfs.corpus.edges import Edges
 from memfs.corpus.table import Corpus
 from memfs.corpus.terms import plain_words
-from memfs.errors import NotFoundError
+from memfs.errors import InputError, NotFoundError
 from memfs.recall.graph import Built, Fact, Graph
 from memfs.recall.graph import build as make
 
@@ -78,11 +78,13 @@ def sizes(corpus: Corpus) -> dict[str, int]:
 
 def cue(corpus: Corpus, word: str) -> Cue:
     """Return the neighbourhood of a cue: a word in any form, a name, a person, a date."""
+    if not word.strip():
+        raise InputError("the cue is empty", hint="memfs graph cue WORD")
     graph = Graph(corpus, _edges(corpus))
     keys = (graph.key(word), " ".join(plain_words(word)), word.casefold())
     wanted = next((key for key in keys if key and graph.counts.get(key)), None)
     if wanted is None:
-        raise NotFoundError(f"{word}: no such cue", hint="memfs fetch asks by meaning")
+        raise NotFoundError(f"{word[:80]}: no such cue", hint="memfs fetch asks by meaning")
     found = graph.contents({wanted: None})
     (near,) = graph.near([word])
     tags = Counter(edge.tag for edge, _ in found if edge.tag)

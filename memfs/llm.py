@@ -208,18 +208,26 @@ class LanguageModel:
             raise kind(f"{self.name}: {_first(error)}", hint="try again later") from None
         except (exceptions.ModelAPIError, exceptions.RunTimedOut) as error:
             raise UnreachableError(f"{self.name}: {_first(error)}", hint="is the endpoint up?") from None
-        except exceptions.UnexpectedModelBehavior as error:
+        except (exceptions.UnexpectedModelBehavior, LookupError, TypeError, AttributeError) as error:
             logging.getLogger(__name__).debug("nonsense", exc_info=True)
             if self.spent.requests == before:
+                # A completion without choices is a LookupError in there.
                 raise UnreachableError(
                     f"{self.name}: what answered is no language model: {_first(error)}",
                     hint="is OPENAI_BASE_URL the endpoint's, to /v1?",
                 ) from None
+            if not isinstance(error, exceptions.UnexpectedModelBehavior):
+                raise
             raise NonsenseError(
                 f"{self.name} gave no answer that can be used: {_reason(error)}", hint="another model may do better"
             ) from None
 
     def _used_up(self) -> BudgetError:
+        if not self.spent.requests and self.max_tokens is not None:
+            return BudgetError(
+                f"the budget of {self.max_tokens:,} tokens is too small for one request",
+                hint="give a larger --max-tokens",
+            )
         limit = f"{self.max_tokens:,} tokens" if self.max_cost_usd is None else f"{self.max_cost_usd} USD"
         return BudgetError(
             f"the budget of {limit} is used up ({self.spent})", hint="the same command again goes on from here"

@@ -14,7 +14,7 @@ __all__ = ["built_text", "content_text", "cue_text", "facts_text", "sizes_text"]
 
 def built_text(built: Built) -> str:
     """Return what a build did."""
-    odd = f", {built.refused:,} pieces without a usable answer" if built.refused else ""
+    odd = f", {built.refused:,} pieces without a usable answer (--again asks for them again)" if built.refused else ""
     by_model = f"{built.by_model:,} files filed by the model{odd}" if built.by_model else ""
     if not built.files and not built.gone:
         return by_model or "nothing to file: every file is in the graph as it is"

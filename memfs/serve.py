@@ -454,6 +454,9 @@ def stop(config: Config) -> bool:
     try:
         with suppress(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # It was killed. Its socket would have the next command start another.
+            with suppress(FileNotFoundError):
+                os.unlink(file)
             return False
         # The lock is held, so what is written in it, now or in a moment, is the process that holds it.
         end = time.monotonic() + STOP_S

@@ -253,6 +253,7 @@ def test_ledger_that_cannot_be_kept(tmp_path: Path, memfs: Run) -> None:
         json.dumps({**whole, "scores": {"bm25": {"turn_r10": [1.0]}}}).encode(),
         json.dumps({**whole, "scores": {"bm25": {"turn_r10": ["x"] * len(whole["questions"])}}}).encode(),
         json.dumps({**whole, "scores": {"bm25": []}}).encode(),
+        json.dumps({**whole, "scores": {"bm25": {"turn_r10": [10**400] * len(whole["questions"])}}}).encode(),
     ):  # fmt: skip
         plain.write_bytes(json.dumps(whole).encode() + b"\n" + damaged + b"\n")
         ran = memfs(*asked, str(plain), "--against", "last")
@@ -264,8 +265,17 @@ def test_ledger_that_cannot_be_kept(tmp_path: Path, memfs: Run) -> None:
     assert memfs(*asked, str(plain)).code == 0
     lines = plain.read_text().splitlines()
     assert (lines[1], json.loads(lines[2])["scores"]) == ('{"id": "cut o', whole["scores"])
-    plain.write_text(json.dumps(older) + "\n")
+    plain.write_text(json.dumps(older) + "\n\n")
     assert memfs(*asked, str(plain), "--against", "last").code == 0
+
+
+def test_what_a_ledger_says_steers_no_terminal(tmp_path: Path, memfs: Run) -> None:
+    """An entry's words in an error are printed without their control characters."""
+    file, ledger = locomo(tmp_path), tmp_path / "ledger.jsonl"
+    entry = {"id": "e\x1b[31mx", "digest": "d", "dataset": "\x1b[2J", "questions": [], "scores": {}}
+    ledger.write_text(json.dumps(entry) + "\n")
+    ran = memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", "e")
+    assert (ran.code, "\x1b" in ran.err) == (2, False)
 
 
 def test_ledger_on_a_full_disk(tmp_path: Path, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,13 +407,22 @@ def test_a_peer_that_hangs(tmp_path: Path) -> None:
     assert graph is not None
     context = Context(corpus, graph, tmp_path)
     before = time.monotonic()
-    with Peer("slow", "sleep 60", ready_s=0.2) as peer, pytest.raises(ConfigError, match="said nothing for"):
+    with pytest.raises(ConfigError, match="said nothing for"), Peer("slow", "sleep 60", ready_s=0.2) as peer:
         peer.start(context)
-    assert time.monotonic() - before < 30
     loud = f"{sys.executable} -c \"import sys; print(repr('x' * 900000), flush=True); print(len(sys.stdin.read()))\""
     context.bodies.update({at: text * 20_000 for at, text in context.bodies.items()})
-    with Peer("loud", loud, ready_s=20) as peer, pytest.raises(ConfigError, match="no JSON object"):
+    with pytest.raises(ConfigError, match="no JSON object"), Peer("loud", loud, ready_s=20) as peer:
         peer.start(context)
+    # One that reads nothing, with more to read than a pipe holds, and a process of its own that outlives it.
+    deaf = f"sh -c 'echo hello; sleep 61.5 & echo $! > {tmp_path}/pid; wait'"
+    with pytest.raises(ConfigError, match="no JSON object"), Peer("deaf", deaf) as peer:
+        peer.start(context)
+    assert time.monotonic() - before < 40
+    left = Path("/proc", (tmp_path / "pid").read_text().strip(), "cmdline")
+    end = time.monotonic() + 10
+    while left.exists() and left.read_bytes():
+        assert time.monotonic() < end, "it outlived the peer"
+        time.sleep(0.1)
 
 
 def test_first_message(tmp_path: Path) -> None:

@@ -122,6 +122,13 @@ def test_as_of(filled: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert cover["files_undated"] == cover["files_total"] - len(days)
 
 
+def test_the_last_day_of_the_calendar(corpus: Corpus, memfs: Run) -> None:
+    """A day that has no next one is included too."""
+    corpus.commit([document("notes/a.md", "---\ndate: 9999-12-31\n---\nThe zebra waits.\n")])
+    ran = memfs("fetch", "zebra", "--until", "9999-12-31", "--corpus", corpus.uri)
+    assert "The zebra waits" in ran.out, ran.out
+
+
 def test_edits_are_kept(filled: Corpus, tree: Tree, cache: HostCache) -> None:
     """A local edit is not fetched over, and the answer says so."""
     fetch(filled, "when does the deployment run?", tree=tree, cache=cache, k=1)

@@ -207,7 +207,10 @@ def test_nothing_but_nonsense(life: Corpus, tmp_path: Path) -> None:
     assert build(life, model=Scripted().model(), state_dir=str(tmp_path)).by_model == 1
 
 
-@pytest.mark.parametrize("said", ["{}", "<html>Welcome</html>", '{"id": "1", "choices": []}', "", "[]"])
+NO_CHOICE = json.dumps({"id": "1", "object": "chat.completion", "created": 1, "model": "x", "choices": []})
+
+
+@pytest.mark.parametrize("said", ["{}", NO_CHOICE, "<html>Welcome</html>", '{"id": "1", "choices": []}', "", "[]"])
 def test_no_language_model(life: Corpus, memfs: Run, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Something that answers 200, but with no completion, is no endpoint: said so, and nothing counts as filed."""
 

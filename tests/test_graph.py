@@ -220,7 +220,7 @@ def test_nothing_to_file_under(corpus: Corpus, memfs: Run) -> None:
     assert build(corpus).files == 0
     assert memfs("graph", "--corpus", corpus.uri, "--json").json["unfiled"] == 0
     assert memfs("graph", "cue", "O'Brien", "--corpus", corpus.uri).out.startswith("O'Brien: 1 passages")
-    assert memfs("graph", "cue", "", "--corpus", corpus.uri).code == 4
+    assert memfs("graph", "cue", "", "--corpus", corpus.uri).code == 3
 
 
 def test_over_s3(store: Store) -> None:

@@ -299,6 +299,15 @@ def test_ended_while_it_starts(ready: Corpus) -> None:
         assert run_client("serve", "--stop").out == "stopped\n"
         assert isinstance(child, subprocess.Popen)
         assert child.wait(WAIT_S) in (0, -signal.SIGTERM)
+    # One that was killed leaves its socket: nothing is started because of it.
+    client.start(os.path.abspath("memory"))
+    until(answers)
+    os.kill(int(Path(f"{socket_of()}.lock").read_text()), signal.SIGKILL)
+    assert isinstance(client._started[-1], subprocess.Popen)
+    client._started[-1].wait(WAIT_S)
+    assert run_client("serve", "--stop").out == "no server was running\n"
+    assert run_client("ls", "--remote").code == 0
+    assert not socket_of().exists()
     shutil.rmtree("memory")
     shutil.rmtree(os.environ["MEMFS_STATE_DIR"])
     done = run_client("serve")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import stat
 import statistics
@@ -61,6 +60,8 @@ class Ledger:
         """
         found = []
         for number, line in enumerate(self._file.read_bytes().splitlines(), 1):
+            if not line.strip():
+                continue
             try:
                 entry = json.loads(line)
                 wrong = _wrong(entry)
@@ -179,6 +180,6 @@ def _wrong(entry: Any) -> str:
         for metric, values in metrics.items():
             if not isinstance(values, list) or len(values) != len(questions):
                 return f"scores of {way}, {metric}: not one for each question"
-            if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
-                return f"scores of {way}, {metric}: not all are numbers"
+            if not all(isinstance(value, (int, float)) and 0 <= value <= 1 for value in values):
+                return f"scores of {way}, {metric}: not all are shares"
     return ""

@@ -9,9 +9,11 @@ from it  {"found": ["sessions/…#t3", …]}                             citatio
 from __future__ import annotations
 
 import json
+import os
 import queue
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -67,12 +69,15 @@ class Peer:
     ) -> None:
         child = self._child
         if child is not None:
+            if error is not None:
+                # It may read nothing: what is being written to it would never end.
+                self._kill(child)
             with suppress(OSError):
                 child.stdin.close()  # type: ignore[union-attr]
             try:
                 child.wait(STOP_S)
             except subprocess.TimeoutExpired:
-                child.kill()
+                self._kill(child)
                 child.wait()
             end = time.monotonic() + STOP_S
             while self._listener.is_alive() and time.monotonic() < end:
@@ -89,7 +94,7 @@ class Peer:
         try:
             self._child = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-                text=True, encoding="utf-8", errors="replace",
+                text=True, encoding="utf-8", errors="replace", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise ConfigError(f"the peer {self.name}: {error}", hint="--peer NAME='COMMAND ARGUMENTS'") from None
@@ -143,6 +148,12 @@ class Peer:
             if isinstance(said, dict):
                 return said
         raise self._broken(f"it said {line[:200]!r}, no JSON object")
+
+    @staticmethod
+    def _kill(child: subprocess.Popen[str]) -> None:
+        """End it, and what it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
 
     @staticmethod
     def _tell(child: subprocess.Popen[str], line: str) -> None:
