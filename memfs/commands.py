@@ -11,7 +11,7 @@ import json
 import os
 from argparse import Action
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from memfs.errors import ConflictError, CorruptError, DiskError, InputError, redact
@@ -272,16 +272,6 @@ class _Progress:
             self._go.note("\r\x1b[K", end="")
 
 
-def _is_day(text: str) -> bool:
-    from datetime import date
-
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
 def when(text: str | None, name: str, *, end: bool = False) -> datetime | None:
     """Parse a date or time, UTC where no zone is given; with `end`, a day without a time is its end.
 
@@ -290,12 +280,15 @@ def when(text: str | None, name: str, *, end: bool = False) -> datetime | None:
     """
     if text is None:
         return None
-    from datetime import date, datetime, timedelta, timezone
+    from datetime import date, datetime, timezone
 
+    from memfs.recall.dates import end_of
+
+    if end:
+        with suppress(ValueError):
+            return end_of(date.fromisoformat(text))
     try:
         parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        if end and _is_day(text):
-            parsed = parsed + timedelta(days=1) if parsed.date() < date.max else datetime.max
         return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise InputError(f"--{name}: {text!r} is no date", hint="write 2026-05-08 or 2026-05-08T13:00Z") from None

@@ -203,14 +203,9 @@ def cite(go: Invocation, at: list[str], quote: str, corpus: str | None, tree: st
     from memfs import why as verb
     from memfs.report_brain import source_text
 
-    if quote and len(at) > 1:
-        raise InputError("--quote is of one place", hint="one command a place with a quote of your choosing")
-    opened = go.open(go.config(corpus=corpus, tree=tree))
-    sources = [verb.cite(opened, each, quote) for each in at]
-    if as_json:
-        go.say(json_text(sources if len(sources) > 1 else sources[0]))
-    else:
-        go.say("\n".join(map(source_text, sources)))
+    sources = verb.cite(go.open(go.config(corpus=corpus, tree=tree)), at, quote)
+    shown = sources if len(sources) > 1 else sources[0]
+    go.show(shown, as_json, lambda _: "\n".join(map(source_text, sources)))
 
 
 @command(

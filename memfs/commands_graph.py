@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memfs.commands import ALL, CORPUS, JSON, TREE, Invocation, command, flag, json_text, value
-from memfs.errors import InputError, MemfsError, NotFoundError
+from memfs.errors import InputError, MemfsError
 
 __all__ = ["ALL"]
 
@@ -119,7 +119,7 @@ def eval_(
     kept = None if ledger is None else Ledger(Path(go.cwd, ledger))
     if kept is not None and against is not None:
         # Before minutes of asking, not after.
-        kept.entries() if against == "last" else kept.entry(against)
+        kept.entry(against)
     if judge is not None and model is None:
         raise InputError("--judge needs --model", hint="it grades that model's answers")
     if index == "on" and (wiki == "off" or model is None):
@@ -144,16 +144,14 @@ def eval_(
             (folder / "result.md").write_text(text + "\n", encoding="utf-8")
             (folder / "result.json").write_text(json_text({**result.entry(), "answers": result.answers}) + "\n")
     # What was measured is kept and shown, whatever becomes of the comparison and of the ledger.
-    failure: MemfsError | None = None
-    compared, entry = None, ""
-    try:
-        compared = kept.against(result, against) if kept and against else None
-    except NotFoundError as error:
-        if against != "last":
+    compared, entry, failure = None, "", None
+    if kept and against:
+        try:
+            compared = kept.against(result, against)
+            if compared is None:
+                go.note("nothing to compare with yet: the ledger has no earlier entry of this data")
+        except MemfsError as error:
             failure = error
-        go.note("nothing to compare with yet: the ledger has no earlier entry of this data")
-    except MemfsError as error:
-        failure = error
     try:
         entry = kept.append(result) if kept else ""
     except MemfsError as error:

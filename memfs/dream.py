@@ -16,7 +16,7 @@ from memfs.brain import dream as phases
 from memfs.brain.evidence import CorpusEvidence
 from memfs.brain.gate import Problem, Review, review
 from memfs.brain.history import History
-from memfs.brain.stage import Stage
+from memfs.brain.stage import SUMMARIES, Stage
 from memfs.brain.store import documents_of, gate_of
 from memfs.brain.sync import GateError, Published, base_of, publish
 from memfs.corpus.table import Corpus
@@ -28,8 +28,6 @@ __all__ = ["AgentError", "Dreamt", "dream", "skill"]
 
 EVIDENCE = "evidence"
 """In a stage for an agent: the new transcripts, to read."""
-SUMMARIES = "records/2-summaries.md"
-"""What an agent that changes no page leaves, to show that it read the sessions."""
 
 
 class AgentError(MemfsError):
@@ -171,10 +169,10 @@ def _run(agent: str, corpus: Corpus, stage: Stage, new: list[phases.New], say: C
     done = subprocess.run(["bash", "-c", agent], cwd=stage.folder, env=environ, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise AgentError(f"the agent ended with {done.returncode}", hint=f"nothing was published: {agent[:80]}")
-    if stage.files() == before and not (stage.folder / SUMMARIES).exists():
+    if stage.files() == before and not stage.has_record(SUMMARIES):
         # One that found nothing to change has read the sessions, and says so there. This one may not even have begun.
         raise AgentError(
-            f"the agent changed no page and wrote no {SUMMARIES}: the sessions stay new",
+            f"the agent changed no page and wrote no records/{SUMMARIES}: the sessions stay new",
             hint="nothing was published; the skill asks for a few lines on each session, also where no page changes",
         )
 

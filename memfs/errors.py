@@ -61,9 +61,14 @@ def redact(text: str) -> str:
     return text
 
 
-def one_line(text: str) -> str:
-    """Return text that others wrote on one line, without what steers a terminal."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+def printable(text: str) -> str:
+    """Return text that others wrote without what steers a terminal, line ends included: a space stands in its place."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
+
+
+def plain_line(text: str) -> str:
+    """Return text that others wrote as one `printable` line, single spaces between its words."""
+    return " ".join(printable(text).split())
 
 
 class MemfsError(Exception):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta, timezone
-from datetime import time as clock
+from datetime import date, datetime, timezone
 from types import MappingProxyType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -16,7 +15,7 @@ from memfs.corpus.records import nanoseconds
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
 from memfs.errors import InputError, NotFoundError, redact
 from memfs.recall import synthesis
-from memfs.recall.dates import Span
+from memfs.recall.dates import Span, end_of
 from memfs.recall.evidence import Evidence
 from memfs.recall.graph import Fact, Graph
 from memfs.recall.rank import Ranked, times, with_text
@@ -172,7 +171,7 @@ def fetch(
     ]
     coverage = _coverage(corpus, scope, tree)
     asked = tuple(times(question, today or _today()))
-    said_then = sum(len(corpus.catalog().within(*span.utc())) for span in asked)
+    said_then = sum(corpus.catalog().count(since=start, until=end)[1] for start, end in map(Span.utc, asked))
     return Answer(
         question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, found.trace, found.weak,
         asked, said_then,
@@ -187,9 +186,7 @@ def limits(rounds: int | None, seconds: float | None) -> Budget:
 
 def _as_of(scope: Scope, today: date | None) -> Scope:
     """The memory as it was at the end of a day."""
-    if today is None or today == date.max:
-        return scope
-    return replace(scope, as_of=datetime.combine(today + timedelta(days=1), clock.min, timezone.utc))
+    return scope if today is None else replace(scope, as_of=end_of(today))
 
 
 def _today() -> date:

@@ -208,19 +208,24 @@ class LanguageModel:
             raise kind(f"{self.name}: {_first(error)}", hint="try again later") from None
         except (exceptions.ModelAPIError, exceptions.RunTimedOut) as error:
             raise UnreachableError(f"{self.name}: {_first(error)}", hint="is the endpoint up?") from None
-        except (exceptions.UnexpectedModelBehavior, LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError) as error:
+            # A completion without choices is a LookupError in there.
+            if self.spent.requests > before:
+                raise
+            raise self._no_model(error) from None
+        except exceptions.UnexpectedModelBehavior as error:
             logging.getLogger(__name__).debug("nonsense", exc_info=True)
             if self.spent.requests == before:
-                # A completion without choices is a LookupError in there.
-                raise UnreachableError(
-                    f"{self.name}: what answered is no language model: {_first(error)}",
-                    hint="is OPENAI_BASE_URL the endpoint's, to /v1?",
-                ) from None
-            if not isinstance(error, exceptions.UnexpectedModelBehavior):
-                raise
+                raise self._no_model(error) from None
             raise NonsenseError(
                 f"{self.name} gave no answer that can be used: {_reason(error)}", hint="another model may do better"
             ) from None
+
+    def _no_model(self, error: Exception) -> UnreachableError:
+        return UnreachableError(
+            f"{self.name}: what answered is no language model: {_first(error)}",
+            hint="is OPENAI_BASE_URL the endpoint's, to /v1?",
+        )
 
     def _used_up(self) -> BudgetError:
         if not self.spent.requests and self.max_tokens is not None:

@@ -224,11 +224,9 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
 
 def _times_lines(answer: Answer) -> Iterator[str]:
     if answer.times:
-        read, said = (
-            ", ".join(map(str, answer.times)),
-            "what was said then counts more (--since and --until leave out the rest)",
-        )
-        yield f"time read as {read}: {said if answer.said_then else 'nothing is dated then'}"
+        read = ", ".join(map(str, answer.times))
+        more = "what was said then counts more (--since and --until leave out the rest)"
+        yield f"time read as {read}: {more if answer.said_then else 'nothing is dated then'}"
 
 
 def trace_text(answer: Answer) -> str:

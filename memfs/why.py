@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from memfs.brain.evidence import QUOTE_CHARS_MAX, CorpusEvidence, cut, holds_quote, judge, place_of
@@ -67,18 +68,25 @@ def _reason(number: int, claims: tuple[str, ...], source: Source, evidence: Corp
     return Reason(number, claims, source.at, source.quote, verdict.value, span.text if span else "", before, after)
 
 
-def cite(corpus: Corpus, at: str, quote: str = "") -> Source:
-    """Return the source that a page needs to cite a place: its hash as it is now, and a quote that stands there.
+def cite(corpus: Corpus, places: Sequence[str], quote: str = "") -> list[Source]:
+    """Return the source that a page needs to cite each place: its hash as it is now, and a quote that stands there.
 
     Raises:
-        InputError: it is no place, or the quote does not stand there.
-        NotFoundError: the file or the anchor does not exist.
+        InputError: one is no place, the quote does not stand there, or it is to be that of several.
+        NotFoundError: a file or an anchor does not exist.
     """
+    if quote and len(places) > 1:
+        raise InputError("--quote is of one place", hint="one command a place with a quote of your choosing")
+    evidence = CorpusEvidence(corpus)
+    return [_source(evidence, at, quote) for at in places]
+
+
+def _source(evidence: CorpusEvidence, at: str, quote: str) -> Source:
     full = at if "://" in at else f"memfs://{at.removeprefix('memory/')}"
     place = place_of(full)
     if place is None:
         raise InputError(f"{at!r} is no place", hint="sessions/…/transcript.md#t12, or notes/x.md#heading")
-    data = CorpusEvidence(corpus).files([place.path]).get(place.path)
+    data = evidence.files([place.path]).get(place.path)
     span = None if data is None else cut(data, place.anchor)
     if span is None:
         raise NotFoundError(

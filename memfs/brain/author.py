@@ -28,7 +28,7 @@ from memfs.brain.gate import BUDGETS, Problem, holds_secret, review
 from memfs.brain.index import finish, index
 from memfs.brain.links import Graph
 from memfs.brain.page import CHANGELOG, FOLDERS, INDEX, INSTRUCTIONS, Claim, Page, PageError, Source, parse, render
-from memfs.brain.stage import Stage
+from memfs.brain.stage import SUMMARIES, Stage
 from memfs.brain.store import pages_in
 from memfs.brain.support import Support, support
 from memfs.brain.transcript import Transcript, Turn, read
@@ -304,7 +304,7 @@ class _Author:
                 facts.setdefault(path, []).append(Fact(source, day, turn.speaker, each.statement))
 
     def _record_facts(self, facts: Mapping[str, Sequence[Fact]], titles: Mapping[str, str]) -> None:
-        self.stage.record("2-summaries.md", "# Summaries\n\n" + "".join(f"- {path}\n" for path in self.transcripts))
+        self.stage.record(SUMMARIES, "# Summaries\n\n" + "".join(f"- {path}\n" for path in self.transcripts))
         rows = [
             {"subject": titles[path], "page": path, "at": f.source.at, "day": f.day.isoformat(), "text": f.statement}
             for path, some in facts.items()

@@ -20,7 +20,7 @@ from memfs.brain.evidence import CorpusEvidence
 from memfs.brain.history import History
 from memfs.brain.index import finish
 from memfs.brain.page import CHANGELOG, INDEX, INSTRUCTIONS, Page, page_path, render
-from memfs.brain.stage import Stage
+from memfs.brain.stage import SUMMARIES, Stage
 from memfs.brain.store import pages_in
 from memfs.brain.sync import Base
 from memfs.brain.transcript import Transcript, read
@@ -150,7 +150,7 @@ def _summarise(stage: Stage, transcripts: Sequence[Transcript]) -> int:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(extract.summary(transcript))
         made += 1
-    stage.record("2-summaries.md", "# Summaries\n\n" + "".join(f"- {each.path}\n" for each in transcripts))
+    stage.record(SUMMARIES, "# Summaries\n\n" + "".join(f"- {each.path}\n" for each in transcripts))
     return made
 
 

@@ -19,8 +19,10 @@ from memfs import paths
 from memfs.brain.sync import Base
 from memfs.errors import ConflictError, InputError, NotFoundError
 
-__all__ = ["Stage"]
+__all__ = ["SUMMARIES", "Stage"]
 
+SUMMARIES = "2-summaries.md"
+"""The record of phase 2, by which it is known that the sessions were read."""
 FORMAT = 1
 FILE_BYTES_MAX = 4 << 20
 
@@ -163,6 +165,10 @@ class Stage:
     def record(self, name: str, text: str) -> None:
         """Write what a phase found out."""
         (self.folder / "records" / name).write_text(text)
+
+    def has_record(self, name: str) -> bool:
+        """Whether a phase has written that."""
+        return (self.folder / "records" / name).exists()
 
     def _files(self, below: str, strip: str = "base/") -> Iterator[tuple[str, bytes]]:
         for root, folders, names in os.walk(self.folder / below):

@@ -69,10 +69,11 @@ def support(claim: Claim, spans: Sequence[Span], context: str = "", *, share_min
     names = [name for name in _NAME.findall(claim.text) if name.casefold() not in evidence.casefold()]
     if names:
         return Support(False, f"the evidence does not name {names[0]}")
-    denied = _NEGATION.search(_TIME_WORD.sub("", claim.text))
+    plain = _TIME_WORD.sub("", _ISO.sub("", claim.text))
+    denied = _NEGATION.search(plain)
     if denied and not _NEGATION.search(text):
         return Support(False, f"the claim says {denied.group()}, the evidence denies nothing")
-    words = set(query_terms(_TIME_WORD.sub("", _ISO.sub("", claim.text))))
+    words = set(query_terms(plain))
     if not words:
         return Support(True, "nothing but figures and names, all of them there")
     held = words & set(query_terms(evidence))

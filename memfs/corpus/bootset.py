@@ -24,7 +24,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from memfs.errors import CorruptError
+from memfs.errors import CorruptError, printable
 
 __all__ = [
     "HISTORY_FOLDER",
@@ -188,7 +188,7 @@ def _from_head(head: dict[str, Any], payload: memoryview) -> BootSet:
             LeftOut(str(name), int(files), int(size), str(why)) for name, files, size, why in head["left_out"]
         ),
         index_lines=tuple(
-            IndexLine(_printable(path), _printable(title), date and _printable(date), int(size))
+            IndexLine(printable(path), printable(title), date and printable(date), int(size))
             for path, title, date, size in head["index"]
         ),
         history=tuple((str(name), _slice(payload, size, at)) for name, size, at in head.get("history", ())),
@@ -207,11 +207,6 @@ def _slice(payload: memoryview, size: int, at: int) -> bytes:
     if not 0 <= at <= at + size <= len(payload):
         raise ValueError("a file lies outside the archive")
     return bytes(payload[at : at + size])
-
-
-def _printable(text: str) -> str:
-    """A title comes from a file, and goes in front of an agent's first message: one line, no terminal sequences."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def index_text(boot_set: BootSet, budget_tokens: int, tree: str = "memory") -> str:

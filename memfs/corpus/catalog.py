@@ -85,29 +85,34 @@ class Catalog:
         """Return how many files, and passages of them, there are in a scope (see `Scope`)."""
         if not (under or since or until or as_of):
             return self.file_count, len(self)
+        files = self._file_of.filter(self._inside(under, since, until, as_of))
+        return len(files.unique()), len(files)
+
+    def undated(self, under: str = "") -> int:
+        """Return how many files below the folder prefix `under` have no passage with a date."""
+        dated = self._file_of.filter(pc.and_(self._inside(under), pc.is_valid(self._rows["event_time"])))
+        return self.count(under)[0] - len(dated.unique())
+
+    def _inside(
+        self, under: str = "", since: datetime | None = None, until: datetime | None = None,
+        as_of: datetime | None = None,
+    ) -> pa.Array:  # fmt: skip
+        """Which passages there are in a scope: a mask."""
         when = self._rows["event_time"]
-        inside = pc.take(pc.starts_with(self._files["path"], under), self._file_of)
+        files = self._file_of
+        inside = pc.take(pc.starts_with(self._files["path"], under), files) if under else pc.is_valid(files)
         for bound, undated, is_inside in (
             (since, False, pc.greater_equal), (until, False, pc.less), (as_of, True, pc.less)
         ):  # fmt: skip
             if bound is not None:
                 inside = pc.and_(inside, pc.fill_null(is_inside(when, pa.scalar(bound, when.type)), undated))
-        files = pc.count_distinct(self._file_of.filter(inside))
-        return int(files.as_py()), int(pc.sum(inside.cast(pa.int64())).as_py() or 0)
-
-    def undated(self, under: str = "") -> int:
-        """Return how many files below the folder prefix `under` have no passage with a date."""
-        inside = pc.and_(
-            pc.take(pc.starts_with(self._files["path"], under), self._file_of), pc.is_valid(self._rows["event_time"])
-        )
-        return self.count(under)[0] - int(pc.count_distinct(self._file_of.filter(inside)).as_py())
+        return inside
 
     def speakers(self, under: str = "") -> frozenset[str]:
         """Return who speaks in the files below the folder prefix `under`."""
         rows = self._rows["speaker"]
         if under:
-            inside = pc.starts_with(self._files["path"], under)
-            rows = rows.filter(pc.take(inside, self._file_of))
+            rows = rows.filter(self._inside(under))
         return frozenset(name for name in pc.unique(pc.cast(rows, pa.string())).to_pylist() if name)
 
     @cached_property
@@ -142,9 +147,7 @@ class Catalog:
 
     def within(self, start: datetime, end: datetime) -> list[Place]:
         """Return the passages of what happened from `start` until before `end`, both UTC."""
-        when = self._rows["event_time"]
-        inside = pc.and_(pc.greater_equal(when, pa.scalar(start, when.type)), pc.less(when, pa.scalar(end, when.type)))
-        return self.at_all(pc.indices_nonzero(pc.fill_null(inside, False)).to_pylist())
+        return self.at_all(pc.indices_nonzero(self._inside(since=start, until=end)).to_pylist())
 
     def neighbour(self, place: Place, step: int) -> Place | None:
         """Return the passage `step` places on in the same file, or None past its ends."""

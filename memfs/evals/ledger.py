@@ -75,23 +75,19 @@ class Ledger:
             found.append(entry)
         return found
 
-    def entry(self, wanted: str, digest: str | None = None) -> dict[str, Any]:
-        """Return the entry of that id, or of the only id that begins so; `last` is the last (of that data).
+    def entry(self, wanted: str, digest: str | None = None) -> dict[str, Any] | None:
+        """Return the entry of that id, or of the only id that begins so; `last` is the last (of that data), if any.
 
         Raises:
-            NotFoundError: there is none, or more than one.
+            NotFoundError: no such id, or more than one.
             InputError: a line is no entry.
         """
         known = self.entries()
         if wanted == "last":
-            found = [each for each in known if digest in (None, each["digest"])][-1:]
-        else:
-            found = [each for each in known if each["id"].startswith(wanted)]
+            return next((each for each in reversed(known) if digest in (None, each["digest"])), None)
+        found = [each for each in known if each["id"].startswith(wanted)]
         if len(found) != 1:
-            of = " of this data" if wanted == "last" and digest else ""
-            raise NotFoundError(
-                f"{wanted}: {len(found)} such entries{of} in {self._file}", hint="an entry's id, or: last"
-            )
+            raise NotFoundError(f"{wanted}: {len(found)} such entries in {self._file}", hint="an entry's id, or: last")
         return found[0]
 
     def append(self, result: Result) -> str:
@@ -115,15 +111,17 @@ class Ledger:
                 raise
         return str(entry["id"])
 
-    def against(self, result: Result, wanted: str, metric: str = HEADLINE) -> list[Comparison]:
-        """Hold a result against an entry (see `entry`; `last` is the last of the same data), way by way.
+    def against(self, result: Result, wanted: str, metric: str = HEADLINE) -> list[Comparison] | None:
+        """Hold a result against an entry (see `entry`; `last` is the last of the same data, None without one).
 
         Raises:
-            NotFoundError: there is no such entry (`last`: it is the first of its data).
+            NotFoundError: there is no such entry.
             ConfigError: it was made of other data.
             InputError: a line is no entry.
         """
         old = self.entry(wanted, result.digest)
+        if old is None:
+            return None
         if old["digest"] != result.digest:
             raise ConfigError(
                 f"entry {old['id']} is of other data ({old['dataset']} {old['digest']})", hint="compare like with like"

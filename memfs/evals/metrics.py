@@ -16,6 +16,8 @@ __all__ = ["Interval", "Paired", "Scores", "f1", "interval", "paired", "score"]
 
 RESAMPLES = 2_000
 CHARS_PER_TOKEN = 4
+P_MAX = 0.05
+"""From here on a difference is taken for chance."""
 
 
 class Interval(NamedTuple):
@@ -27,9 +29,6 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         return f"{100 * self.mean:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
-
-
-P_MAX = 0.05
 
 
 class Paired(NamedTuple):

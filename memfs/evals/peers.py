@@ -22,7 +22,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from memfs.errors import ConfigError, one_line
+from memfs.errors import ConfigError, plain_line
 from memfs.evals.metrics import Found
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ READY_S = 3600.0
 """It may embed all it was given, on a slow machine."""
 ANSWER_S = 300.0
 LINE_CHARS_MAX = 16 << 20
+HINT = "--peer NAME='COMMAND ARGUMENTS'"
 
 
 class Peer:
@@ -47,13 +48,12 @@ class Peer:
 
     def __init__(self, name: str, command: str, *, ready_s: float = READY_S, answer_s: float = ANSWER_S) -> None:
         self.name, self._ready_s, self._answer_s = name, ready_s, answer_s
-        hint = "--peer NAME='COMMAND ARGUMENTS'"
         try:
             self._command = shlex.split(command)
         except ValueError as error:
-            raise ConfigError(f"the peer {name}: {error}", hint=hint) from None
+            raise ConfigError(f"the peer {name}: {error}", hint=HINT) from None
         if not self._command or shutil.which(self._command[0]) is None:
-            raise ConfigError(f"the peer {name}: no command {(self._command or [''])[0]!r}", hint=hint)
+            raise ConfigError(f"the peer {name}: no command {(self._command or [''])[0]!r}", hint=HINT)
         self.version = ""
         self._child: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str] = queue.Queue(maxsize=1)
@@ -97,7 +97,7 @@ class Peer:
                 text=True, encoding="utf-8", errors="replace", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise ConfigError(f"the peer {self.name}: {error}", hint="--peer NAME='COMMAND ARGUMENTS'") from None
+            raise ConfigError(f"the peer {self.name}: {error}", hint=HINT) from None
         self._listener = threading.Thread(target=self._listen, args=(self._child,), daemon=True)
         self._listener.start()
         documents: dict[str, list[dict[str, str]]] = {}
@@ -111,7 +111,7 @@ class Peer:
             )
             self._sizes[place.citation] = place.end - place.start
         all_of_it = {"documents": [{"path": path, "passages": some} for path, some in documents.items()]}
-        self.version = one_line(str(self._ask(all_of_it, self._ready_s).get("ready", "")))
+        self.version = plain_line(str(self._ask(all_of_it, self._ready_s).get("ready", "")))
         if not self.version:
             raise self._broken("it did not say that it is ready")
 
@@ -177,6 +177,6 @@ class Peer:
         self._errors.seek(0)
         last = self._errors.read().strip().splitlines()[-1:]
         return ConfigError(
-            f"the peer {self.name}: {what}{f'; its last words: {one_line(last[0][:300])}' if last else ''}",
+            f"the peer {self.name}: {what}{f'; its last words: {plain_line(last[0][:300])}' if last else ''}",
             hint="the protocol stands in memfs/evals/peers.py",
         )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
 from typing import NamedTuple, TypeVar
 
-__all__ = ["Span", "dates_in", "spans_in", "without_times"]
+__all__ = ["Span", "dates_in", "end_of", "spans_in", "without_times"]
 
 T = TypeVar("T")
 _MONTHS = {name.lower(): at for at, name in enumerate(calendar.month_name) if name}
@@ -53,13 +53,18 @@ class Span(NamedTuple):
     last: date
 
     def utc(self) -> tuple[datetime, datetime]:
-        """Return its first moment and its last, UTC."""
-        return (
-            datetime.combine(self.first, time.min, timezone.utc), datetime.combine(self.last, time.max, timezone.utc)
-        )  # fmt: skip
+        """Return when it begins and when it is over, UTC."""
+        return datetime.combine(self.first, time.min, timezone.utc), end_of(self.last)
 
     def __str__(self) -> str:
         return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
+
+
+def end_of(day: date) -> datetime:
+    """Return when a day is over, UTC: the next midnight; of the calendar's last day its last moment."""
+    if day == date.max:
+        return datetime.max.replace(tzinfo=timezone.utc)
+    return datetime.combine(day + timedelta(days=1), time.min, timezone.utc)
 
 
 def dates_in(text: str, day: date | None) -> list[str]:

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 
 from memfs.corpus.catalog import Place
 from memfs.corpus.terms import STOP_WORDS, analyse, plain_words
-from memfs.errors import DiskError, one_line
+from memfs.errors import DiskError, plain_line
 from memfs.llm import LanguageModel, NonsenseError
 from memfs.recall.cues import Cue
 from memfs.recall.graph import said
@@ -197,19 +197,19 @@ def _edges(filing: Filing, piece: dict[int, tuple[Place, str]]) -> Iterator[File
         for number, (place, _) in piece.items():
             if episode.first <= number <= episode.last:
                 for stem, word in _stems(episode.topic):
-                    yield Filed(place, Cue("topic", stem, word, one_line(episode.topic)), "abstraction")
+                    yield Filed(place, Cue("topic", stem, word, plain_line(episode.topic)), "abstraction")
     for each in filing.cues:
         place, tag = piece[each.passage][0], " ".join(stem for stem, _ in _stems(each.tag))
         if each.kind == "date":
             yield Filed(place, Cue("date", each.cue, each.cue, tag), "episodic")
         elif each.kind == "name" and (key := " ".join(plain_words(each.cue))):
-            yield Filed(place, Cue("name", key, one_line(each.cue), tag), "episodic")
+            yield Filed(place, Cue("name", key, plain_line(each.cue), tag), "episodic")
         else:
             for stem, word in _stems(each.cue):
                 yield Filed(place, Cue("word", stem, word, tag), "episodic")
     for fact in filing.facts:
         subject, aspect = " ".join(plain_words(fact.subject)), " ".join(stem for stem, _ in _stems(fact.aspect))
-        value = one_line(fact.value)
+        value = plain_line(fact.value)
         if subject and aspect and value:
             place = piece[fact.passage][0]
             yield Filed(place, Cue("state" if fact.single else "fact", subject, value, aspect), "semantic")

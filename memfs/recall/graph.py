@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ from memfs.corpus.embed import DEFAULT, load
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
 from memfs.corpus.terms import analyse, plain_words
 from memfs.recall.cues import Cue, cues_of, is_stable, topics_of
+from memfs.recall.dates import Span
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +42,7 @@ NEAR_MIN = 0.5
 NEAR_MAX = 64
 KINDS = ("transcript", "note", "page", "summary", "file")
 TEXT_CHARS_MAX = 8_000
+_CITED = re.compile(r"\(\[t\d+\]\(transcript\.md#t\d+\)\)|\[cite:[\d, ]+\]|\bmemfs://\S+|\b[0-9a-f]{64}\b")
 """Of a passage: a pasted log is filed under its beginning."""
 
 
@@ -221,9 +223,6 @@ def _row(place: Place, cue: Cue, layer: str, version: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_CITED = re.compile(r"\(\[t\d+\]\(transcript\.md#t\d+\)\)|\[cite:[\d, ]+\]|\bmemfs://\S+|\b[0-9a-f]{64}\b")
-
-
 class Graph:
     """The graph of a corpus, read; edges of files that changed since are passed over."""
 
@@ -387,9 +386,7 @@ class Graph:
 
     def days(self, first: date, last: date, scope: Scope = EVERYTHING) -> list[Place]:
         """time -> passages: those that were said from one day to another, both included."""
-        start = datetime(first.year, first.month, first.day, tzinfo=timezone.utc)
-        end = datetime(last.year, last.month, last.day, tzinfo=timezone.utc) + timedelta(days=1)
-        found = self.corpus.catalog().within(start, end)
+        found = self.corpus.catalog().within(*Span(first, last).utc())
         return [place for place in found if scope.holds(place.path, place.event_time)]
 
 
