@@ -147,7 +147,7 @@ def legs(*, words: bool, meaning: bool, boost: bool) -> Way:
 
     def ranked(corpus: Corpus, question: Question) -> list[Turn]:
         from memfs.corpus.terms import query_terms
-        from memfs.recall.rank import CANDIDATES, SPEAKER_BOOST, fuse
+        from memfs.recall.rank import CANDIDATES, SPEAKER_BOOST, STATIC_WEIGHT, fuse
         from memfs.recall.speakers import named, without_names
 
         scope, catalog = _scope(question), corpus.catalog()
@@ -164,7 +164,9 @@ def legs(*, words: bool, meaning: bool, boost: bool) -> Way:
                 if vector.any()
                 else {}
             )
-        fused = [(place, value) for i, value in fuse(by_words, near).items() if (place := catalog.place(i))]
+        fused = [
+            (place, value) for i, value in fuse(by_words, near, STATIC_WEIGHT).items() if (place := catalog.place(i))
+        ]
         only = boost and len(names) == 1
         scored = [
             (place, value * (SPEAKER_BOOST if only and place.speaker in names else 1.0)) for place, value in fused

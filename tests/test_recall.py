@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -51,14 +51,14 @@ def test_names_are_cut_out_of_the_question() -> None:
 
 def test_fusion_weighs_words_above_meaning() -> None:
     """The best word hit scores 1, the best vector hit 0.3, a passage that both found their sum."""
-    fused = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 3: 0.5})
+    fused = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 3: 0.5}, 0.3)
     assert fused == {1: 1.0, 2: pytest.approx(0.8), 3: 0.0}
 
 
 def test_fusion_of_nothing_is_nothing() -> None:
     """Two empty legs give no candidates, one vector hit counts fully."""
-    assert fuse({}, {}) == {}
-    assert fuse({}, {7: 0.2}) == {7: pytest.approx(0.3)}
+    assert fuse({}, {}, 0.3) == {}
+    assert fuse({}, {7: 0.2}, 0.3) == {7: pytest.approx(0.3)}
 
 
 def test_a_turn_is_found_by_its_neighbours_words(corpus: Corpus) -> None:
@@ -114,6 +114,23 @@ def test_a_time_in_the_question(corpus: Corpus) -> None:
     assert "2026-03-06" <= first("did I go running two weeks ago?", date(2026, 3, 23)) <= "2026-03-15"
     assert first("did I go running yesterday?", date(2026, 3, 27)) >= "2026-03-26"
     assert first("did I go running on 0000-99-99 or 9999-12-31?")
+
+
+def test_a_time_is_evidence(corpus: Corpus) -> None:
+    """What was said in the time asked about is found by that alone, where others share all of the question's words."""
+
+    def on(day: date, text: str) -> Document:
+        when = datetime(day.year, day.month, day.day, 9, tzinfo=timezone.utc)
+        return render(Session(str(day), "chat", "test", (Turn("user", text, when),), when), "sessions/")
+
+    talked = [date(2025, 6, 1) + timedelta(days=n) for n in range(250)]
+    corpus.commit([on(day, "A gardening activity that I like: gardening activities with friends.") for day in talked])
+    corpus.commit([on(date(2026, 3, 9), "Twelve saplings are in the ground.")])
+    today = date(2026, 3, 23)
+    found = recall(corpus, "What gardening activity did I do two weeks ago?", k=3, today=today)
+    assert "Twelve saplings" in found[0].text
+    assert len(found) == 3
+    assert "Twelve saplings" not in recall(corpus, "What gardening activity did I do?", k=3, today=today)[0].text
 
 
 def test_evidence_says_where_when_who_and_what(corpus: Corpus) -> None:

@@ -33,7 +33,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -220,10 +220,9 @@ def reconstruct(
     known = {r.place.row_id: r for r in seeds}
     order = sorted(state.scores, key=lambda i: (-state.scores[i], state.places[i].path, state.places[i].seq))
     ranked = [
-        Ranked(state.places[i], state.scores[i], known[i].words if i in known else 0.0,
-               known[i].similarity if i in known else 0.0)
+        replace(known[i], score=state.scores[i]) if i in known else Ranked(state.places[i], state.scores[i], 0.0, 0.0)
         for i in order
-    ]  # fmt: skip
+    ]
     return Reconstruction(ranked, tuple(state.steps), stopped)
 
 

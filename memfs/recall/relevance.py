@@ -1,8 +1,8 @@
 """Say what does not bear on a question, and when what does is weak: the least bad passages are not an answer.
 
-Two lines. A passage that shares no word with the question and is not near it in meaning is left out: with none
-left, nothing relevant was found. What is left is weak where no passage scores 0.22 of the rarest possible
-word's weight per question term, nor is close in meaning.
+Two lines. A passage that shares neither a word nor a time with the question and is not near it in meaning is left
+out: with none left, nothing relevant was found. What is left is weak where no passage scores 0.22 of the rarest
+possible word's weight per question term, nor is close in meaning.
 
 Measured by the second line: of LoCoMo's and LongMemEval's questions that have an answer, 1.2 and 1.7 % are called
 weak; of the same questions asked of 949 technical pages that know nothing of them, 48 and 64 %; of the personas' 568
@@ -52,8 +52,8 @@ def look(corpus: Corpus, question: str, scope: Scope, today: date | None) -> Loo
 
 
 def bearing(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return those of the ranked that share a word with the question, or are near it in meaning; maybe none."""
-    return [r for r in ranked if r.words > 0 or r.similarity >= PASSAGE_SIMILARITY_MIN]
+    """Return those of the ranked that share a word with the question or its time, or are near it in meaning."""
+    return [r for r in ranked if r.words > 0 or r.timely or r.similarity >= PASSAGE_SIMILARITY_MIN]
 
 
 def is_weak(ranked: Sequence[Ranked], terms: Sequence[str], passages: int) -> bool:
