@@ -1,4 +1,4 @@
-"""python -m bench boot|add|fetch|grep|recall|all [--quick|--full] [--out DIR]
+"""python -m bench boot|add|fetch|grep|recall|ways|all [--quick|--full] [--out DIR]
 
 Servers and temporary folders are gone afterwards, also when interrupted. Results are
 `<name>.json` and `<name>.md` in DIR (bench/results). Data sets that are not part of the
@@ -15,13 +15,13 @@ from pathlib import Path
 from bench.add import Built
 from bench.harness import Result, Settings, Store, scratch
 
-NAMES = ("add", "boot", "fetch", "grep", "recall")
+NAMES = ("add", "boot", "fetch", "grep", "recall", "ways")
 
 
 def main() -> int:
     """Run what was asked for; 1 if a target was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n\n")[1] if __doc__ else None)
-    parser.add_argument("names", nargs="+", choices=(*NAMES, "all"), metavar="boot|add|fetch|grep|recall|all")
+    parser.add_argument("names", nargs="+", choices=(*NAMES, "all"), metavar="boot|add|fetch|grep|recall|ways|all")
     parser.add_argument("--quick", action="store_true", help="fewer trials and questions")
     parser.add_argument("--full", action="store_true", help="200,000 files too: some minutes and 10 GB of disk")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", metavar="DIR")
