@@ -206,20 +206,21 @@ class LanguageModel:
             if 400 <= error.status_code < 500 and error.status_code not in (401, 403, 408, 429):
                 raise NonsenseError(f"{self.name} refused the request: {_first(error)}") from None
             raise kind(f"{self.name}: {_first(error)}", hint="try again later") from None
-        except (exceptions.ModelAPIError, exceptions.RunTimedOut) as error:
-            raise UnreachableError(f"{self.name}: {_first(error)}", hint="is the endpoint up?") from None
         except (LookupError, TypeError, AttributeError) as error:
             # A completion without choices is a LookupError in there.
             if self.spent.requests > before:
                 raise
             raise self._no_model(error) from None
         except exceptions.UnexpectedModelBehavior as error:
+            # Before ModelAPIError: since pydantic-ai 2.78 a response that is no completion is both.
             logging.getLogger(__name__).debug("nonsense", exc_info=True)
             if self.spent.requests == before:
                 raise self._no_model(error) from None
             raise NonsenseError(
                 f"{self.name} gave no answer that can be used: {_reason(error)}", hint="another model may do better"
             ) from None
+        except (exceptions.ModelAPIError, exceptions.RunTimedOut) as error:
+            raise UnreachableError(f"{self.name}: {_first(error)}", hint="is the endpoint up?") from None
 
     def _no_model(self, error: Exception) -> UnreachableError:
         return UnreachableError(

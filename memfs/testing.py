@@ -239,6 +239,7 @@ class Proxy:
         self.cut_after_bytes: int | None = None
         self.port = 0
         self._loop = asyncio.new_event_loop()
+        self._open: set[asyncio.StreamWriter] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.reset()
@@ -263,12 +264,19 @@ class Proxy:
     ) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
-            task.cancel()
-        if left:
-            self._loop.run_until_complete(asyncio.wait(left))
+        while True:
+            # A connection that is being accepted makes another task, which must have begun before it is cancelled.
             self._loop.run_until_complete(asyncio.sleep(0))
+            left = asyncio.all_tasks(self._loop)
+            if not left:
+                break
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(left))
+        # A `close` flushes what is left to send, and there is no one to do it any more.
+        for writer in self._open:
+            writer.transport.abort()
+        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     def _run(self) -> None:
@@ -281,6 +289,7 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # asyncio logs a handler that was cancelled as an error; at exit that is what we want.
+        self._open.add(writer)
         with contextlib.suppress(asyncio.CancelledError):
             await self._relay(reader, writer)
 
@@ -294,15 +303,15 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
+        self._open.add(up_writer)
         counter = _RequestCounter(self)
         try:
             await asyncio.gather(
                 self._pump(reader, up_writer, counter, None), self._pump(up_reader, writer, None, self.cut_after_bytes)
             )
         finally:
-            # A `close` flushes what is left to send; once the loop has stopped there is no one to do it.
             for end in (writer, up_writer):
-                end.close() if self._thread.is_alive() else end.transport.abort()
+                end.close()
 
     async def _pump(
         self,
