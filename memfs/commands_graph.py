@@ -101,6 +101,8 @@ def eval_(
     Needs no model, no key and no network. With --model and --judge also answers, F1 and grades.
     """
     import os
+    import signal
+    import sys
     import tempfile
     from contextlib import ExitStack
     from pathlib import Path
@@ -130,6 +132,9 @@ def eval_(
     }  # fmt: skip
     path = dataset if dataset == "personas" else os.path.join(go.cwd, dataset)
     with ExitStack() as stack:
+        # Minutes of work: `timeout` ends it as Ctrl-C does, and the peers and the folder go with it.
+        before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        stack.callback(signal.signal, signal.SIGTERM, before)
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="memfs-eval-"))
         peers = [stack.enter_context(Peer(*_peer(each))) for each in peer or ()]
         folder = Path(go.cwd, out) if out else Path(temporary, "eval")

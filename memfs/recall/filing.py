@@ -37,8 +37,10 @@ PIECE_CHARS = 12_000
 PASSAGE_CHARS = 3_000
 HOPELESS = 3
 """So many pieces without a usable answer, and none with one: the model can't do it, and is asked no further."""
+EPISODES_MAX = 100
 CUES_MAX = 400
 FACTS_MAX = 100
+TOPIC_CHARS_MAX = 120
 CUE_CHARS_MAX = 60
 VALUE_CHARS_MAX = 120
 _DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
@@ -175,8 +177,8 @@ def _shown(number: int, place: Place, text: str) -> str:
 
 def _wrong(filing: Filing, numbers: set[int]) -> str:
     """Say what is wrong with a filing, "" if nothing."""
-    if len(filing.cues) > CUES_MAX or len(filing.facts) > FACTS_MAX:
-        return f"at most {CUES_MAX} cues and {FACTS_MAX} facts"
+    if len(filing.episodes) > EPISODES_MAX or len(filing.cues) > CUES_MAX or len(filing.facts) > FACTS_MAX:
+        return f"at most {EPISODES_MAX} episodes, {CUES_MAX} cues and {FACTS_MAX} facts"
     named = {each.passage for each in filing.cues} | {each.passage for each in filing.facts}
     named |= {n for each in filing.episodes for n in (each.first, each.last)}
     unknown = sorted(named - numbers)
@@ -184,6 +186,8 @@ def _wrong(filing: Filing, numbers: set[int]) -> str:
         return f"there is no passage {unknown[0]}: the numbers are {min(numbers)} to {max(numbers)}"
     if any(each.first > each.last for each in filing.episodes):
         return "an episode's first passage comes after its last"
+    if any(len(each.topic) > TOPIC_CHARS_MAX for each in filing.episodes):
+        return f"a topic has at most {TOPIC_CHARS_MAX} characters"
     if any(len(text) > CUE_CHARS_MAX for each in filing.cues for text in (each.cue, each.tag)):
         return f"a cue and a tag have at most {CUE_CHARS_MAX} characters"
     if any(len(t) > VALUE_CHARS_MAX for each in filing.facts for t in (each.subject, each.aspect, each.value)):
