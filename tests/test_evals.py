@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -397,6 +399,24 @@ def test_peers(tmp_path: Path, memfs: Run) -> None:
     assert memfs("eval", str(data), "--ways", "passive", "--peer", f"passive={sys.executable} {good}").code == 2
 
 
+def test_ended_by_sigterm(tmp_path: Path) -> None:
+    """`timeout` leaves nothing behind: no folder, and no peer."""
+    left, pid = tmp_path / "tmp", tmp_path / "pid"
+    left.mkdir()
+    peer = f"sh -c 'echo $$ > {pid}; sleep 61.25'"
+    command = [sys.executable, "-m", "memfs.client", "eval", str(locomo(tmp_path)), "--peer", f"slow={peer}"]
+    child = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(left)}, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()):
+        assert child.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=30) == 128 + signal.SIGTERM
+    assert list(left.iterdir()) == []
+    _gone(int(pid.read_text()))
+
+
 def test_a_peer_that_hangs(tmp_path: Path) -> None:
     """It is ended when its time is over, and so it is when it has more to read and to say than a pipe holds."""
     data = load(str(locomo(tmp_path)))
@@ -418,7 +438,11 @@ def test_a_peer_that_hangs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no JSON object"), Peer("deaf", deaf) as peer:
         peer.start(context)
     assert time.monotonic() - before < 40
-    left = Path("/proc", (tmp_path / "pid").read_text().strip(), "cmdline")
+    _gone(int((tmp_path / "pid").read_text()))
+
+
+def _gone(pid: int) -> None:
+    left = Path("/proc", str(pid), "cmdline")
     end = time.monotonic() + 10
     while left.exists() and left.read_bytes():
         assert time.monotonic() < end, "it outlived the peer"

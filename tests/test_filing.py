@@ -171,6 +171,8 @@ def test_budget(life: Corpus, tmp_path: Path) -> None:
         {"episodes": [], "cues": [{"passage": 1, "kind": "date", "cue": "soon", "tag": ""}], "facts": []},
         {"episodes": [], "cues": [{"passage": 1, "kind": "word", "cue": "x" * 500, "tag": ""}], "facts": []},
         {"episodes": [], "cues": [{"passage": 1, "kind": "path", "cue": "../x", "tag": ""}], "facts": []},
+        {"episodes": [{"first": 1, "last": 1, "topic": "x " * 1000}], "cues": [], "facts": []},
+        {"episodes": [{"first": 1, "last": 1, "topic": "x"}] * 101, "cues": [], "facts": []},
     ],
 )
 def test_nonsense(life: Corpus, tmp_path: Path, lie: Any) -> None:
