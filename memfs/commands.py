@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from memfs.errors import ConflictError, CorruptError, DiskError, InputError, redact
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date, datetime
 
     from memfs.config import Config
     from memfs.corpus.records import FileInfo
@@ -294,6 +294,22 @@ def when(text: str | None, name: str, *, end: bool = False) -> datetime | None:
         raise InputError(f"--{name}: {text!r} is no date", hint="write 2026-05-08 or 2026-05-08T13:00Z") from None
 
 
+def day(text: str | None, name: str) -> date | None:
+    """Parse a day.
+
+    Raises:
+        InputError: it is none, or a time: half a day can't be asked for.
+    """
+    if text is None:
+        return None
+    from datetime import date
+
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"--{name}: {text!r} is no day", hint="write 2026-05-08, without a time") from None
+
+
 @command(
     value("uri", metavar="URI"),
     value(
@@ -426,7 +442,7 @@ def fetch(
 
     config = go.config(corpus=corpus, tree=tree, max_size=max_size)
     scope = Scope(paths.prefix(under), when(since, "since"), when(until, "until", end=True))
-    asked = when(today, "today")
+    asked = day(today, "today")
     if (rounds is not None and rounds < 1) or (max_seconds is not None and max_seconds <= 0):
         raise InputError("--rounds and --max-seconds must be positive", hint="leave them out for 4 and 5")
     opened = go.open(config)
@@ -449,18 +465,18 @@ def fetch(
             active=active,
             policy=policy,
             budget=verb.limits(rounds, max_seconds),
-            today=asked.date() if asked else None,
+            today=asked,
             dry_run=dry_run,
         )
+    go.show(answer, as_json, answer_text)
+    if laid is None and not dry_run:
+        go.note(f"note: no files were laid, {config.tree} is no memfs tree: memfs boot makes one")
     if trace is not None:
         try:
             with open(os.path.join(go.cwd, trace), "w", encoding="utf-8") as out:
                 out.write(trace_text(answer))
         except OSError as error:
             raise DiskError(f"{trace}: {error.strerror}", hint="name a file that can be written") from None
-    go.show(answer, as_json, answer_text)
-    if laid is None and not dry_run:
-        go.note(f"note: no files were laid, {config.tree} is no memfs tree: memfs boot makes one")
 
 
 @command(value("names", nargs="+", metavar="PATH"), _MAX_SIZE, CORPUS, TREE, JSON, DRY_RUN)

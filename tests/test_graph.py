@@ -296,9 +296,12 @@ def test_commands(talks: Corpus, memfs: Run, tmp_path: Path, monkeypatch: pytest
     assert "## Round 1: cue" in (tmp_path / "trace.md").read_text()
     assert memfs("fetch", "pottery", "--rounds", "0").code == 3
     for beyond in ("0001-01-01T00:00+05:00", "9999-12-31T23:59-05:00", "soon"):
-        assert memfs("fetch", "pottery", "--today", beyond).code == 3
+        assert memfs("fetch", "pottery", "--since", beyond).code == 3
+    for no_day in ("2026-05-08T13:00Z", "0001-01-00", "soon"):
+        assert memfs("fetch", "pottery", "--today", no_day).code == 3
     assert memfs("fetch", "what did Ana do last month?", "--today", "0001-01-01").code == 0
-    assert memfs("fetch", "pottery", "--trace", str(tmp_path / "none/trace.md")).code == 9
+    ran = memfs("fetch", "pottery", "--trace", str(tmp_path / "none/trace.md"))
+    assert (ran.code, "pottery" in ran.out) == (9, True)
 
 
 def choosing(*choices: dict[str, Any]) -> LanguageModel:
