@@ -159,6 +159,10 @@ def rollback(
     else:
         done = verb.rollback(opened, history, str(revision), dry_run=dry_run)
     go.show(done, as_json, published_text)
+    if not dry_run and not done.nothing:
+        go.note(
+            "note: no dream reads their sessions again; memfs rollback REV goes forward as it went back (memfs log)"
+        )
 
 
 @command(value("page", nargs="?", metavar="PAGE"), CORPUS, TREE, JSON)

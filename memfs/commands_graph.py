@@ -155,6 +155,8 @@ def eval_(
             compared = kept.against(result, against)
             if compared is None:
                 go.note("nothing to compare with yet: the ledger has no earlier entry of this data")
+            for each in kept.unlike(result, against):
+                go.note(f"set otherwise in that entry: {each}")
         except MemfsError as error:
             failure = error
     try:
@@ -176,5 +178,7 @@ def eval_(
 def _peer(stated: str) -> tuple[str, str]:
     name, equals, command = stated.partition("=")
     if not equals or not name.strip() or not name.isprintable() or not command.strip():
-        raise InputError(f"--peer {stated!r} is not NAME=COMMAND", hint="--peer 'mem0=python bench/peers/mem0_raw.py'")
+        raise InputError(
+            f"--peer {stated!r} is not NAME=COMMAND", hint="--peer 'mem0=python bench/peers/mem0_raw.py MODEL'"
+        )
     return name.strip(), command

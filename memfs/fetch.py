@@ -170,7 +170,9 @@ def fetch(
         for p in large
     ]
     coverage = _coverage(corpus, scope, tree)
-    asked = tuple(times(question, today or _today()))
+    # A time that is given outranks one that the question names.
+    stated = scope.since is not None or scope.until is not None
+    asked = () if stated else tuple(times(question, today or _today()))
     said_then = sum(corpus.catalog().count(since=start, until=end)[1] for start, end in map(Span.utc, asked))
     return Answer(
         question, text, tuple(evidence), shown, tuple(laid), coverage, dry_run, evicted, found.trace, found.weak,

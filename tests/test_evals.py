@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -23,6 +24,7 @@ from memfs.corpus.table import Corpus
 from memfs.errors import ConfigError, ConflictError, InputError, NotFoundError
 from memfs.evals import run
 from memfs.evals.data import Question, load, sampled
+from memfs.evals.ledger import Ledger
 from memfs.evals.metrics import Found, f1, interval, paired, score
 from memfs.evals.peers import Peer
 from memfs.evals.personas import Shape, personas
@@ -213,6 +215,11 @@ def test_ledger(tmp_path: Path, memfs: Run) -> None:
     assert [(each["way"], each["before"]) for each in values.json["compared"]] == [
         ("passive", values.json["compared"][0]["now"])
     ]
+    assert "set otherwise" not in again.err
+    asked = ["--ways", "passive", "--ledger", str(ledger), "--against", "last", "--seed", "3", "--wiki", "on"]
+    unlike = memfs("eval", str(file), *asked)
+    assert "set otherwise in that entry: seed 0 -> 3" in unlike.err
+    assert "set otherwise in that entry: wiki False -> True" in unlike.err
     ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:2]))
     assert len(ledger.read_text().splitlines()) == 2
     assert memfs("eval", str(file), "--ways", "nonsense").code == 2
@@ -232,6 +239,18 @@ def test_ledger(tmp_path: Path, memfs: Run) -> None:
     assert "of other data" in other.err
     ledger.write_text(ledger.read_text() + "{\n")
     assert memfs("eval", str(file), "--ways", "bm25", "--ledger", str(ledger), "--against", "last").code == 3
+
+
+def test_thirds_in_a_ledger(tmp_path: Path) -> None:
+    """A ledger rounds; a result beside itself is still the same to the last digit."""
+    result = run.evaluate(str(locomo(tmp_path)), tmp_path / "eval", ways=("bm25",))
+    thirds = [dataclasses.replace(each, turn_r10=1 / 3) for each in result.scores["bm25"]]
+    result = dataclasses.replace(result, scores={"bm25": thirds})
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append(result)
+    beside = ledger.against(result, "last")
+    assert beside is not None
+    assert [(each.test.mean, each.test.verdict) for each in beside] == [(0.0, "can't tell")]
 
 
 def test_ledger_that_cannot_be_kept(tmp_path: Path, memfs: Run) -> None:

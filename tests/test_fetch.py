@@ -109,6 +109,9 @@ def test_as_of(filled: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("MEMFS_CORPUS", filled.uri)
     ran = memfs("fetch", "what did we choose yesterday?", "--today", str(first))
     assert f"time read as {first - timedelta(days=1)}: nothing is dated then" in ran.out
+    # What is given outranks what the question says.
+    ran = memfs("fetch", "what did we choose yesterday?", "--today", str(first), "--until", str(first))
+    assert "time read as" not in ran.out
     there = memfs("fetch", "what was chosen today?", "--today", str(first), "--json").json
     assert (there["times"], there["said_then"]) == ([{"first": str(first), "last": str(first)}], 1)
     # A day is until its end; a time is itself.

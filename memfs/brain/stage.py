@@ -107,7 +107,10 @@ class Stage:
         try:
             head = json.loads(file.read_text())
         except FileNotFoundError:
-            raise NotFoundError(f"{self.folder} is no stage", hint="memfs dream --keep-stage makes one") from None
+            raise NotFoundError(
+                f"{self.folder} is no stage",
+                hint="memfs dream --keep-stage makes one; memfs sync --dry-run checks the pages that you edited",
+            ) from None
         except ValueError as error:
             raise InputError(f"{file}: {error}", hint="begin a new stage") from None
         if not isinstance(head, dict) or head.get("format") != FORMAT:

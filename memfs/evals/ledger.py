@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memfs.errors import ConfigError, DiskError, InputError, NotFoundError
+from memfs.errors import ConfigError, DiskError, InputError, NotFoundError, plain_line
 from memfs.evals.metrics import Paired, paired
-from memfs.evals.run import Result
+from memfs.evals.run import DIGITS, Result
 
 __all__ = ["Comparison", "Ledger"]
 
 HEADLINE = "turn_r10"
+SETTINGS = ("embedder", "wiki", "budget_tokens", "seed")
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Ledger:
         made = []
         for name in result.scores:
             pairs = [
-                (old["scores"][name][metric][at[question]], getattr(each, metric))
+                (old["scores"][name][metric][at[question]], round(getattr(each, metric), DIGITS))
                 for question, each, ok in zip(result.questions, result.scores[name], result.answerable, strict=True)
                 if ok and question in at and metric in old["scores"].get(name, ())
             ]
@@ -141,6 +142,14 @@ class Ledger:
                     Comparison(name, metric, statistics.fmean(before), statistics.fmean(now), test, len(pairs))
                 )  # fmt: skip
         return made
+
+    def unlike(self, result: Result, wanted: str) -> list[str]:
+        """Say what was set otherwise in an entry: `seed 0 -> 3`; [] without an entry (see `entry`)."""
+        old = self.entry(wanted, result.digest) or {}
+        now = result.entry()
+        return [
+            plain_line(f"{key} {old[key]} -> {now[key]}") for key in SETTINGS if key in old and old[key] != now[key]
+        ]
 
     @contextmanager
     def _opened(self) -> Iterator[int]:

@@ -37,6 +37,8 @@ __all__ = ["METRICS", "Result", "evaluate"]
 
 BUDGET_TOKENS = 2_000
 BATCH = 100
+DIGITS = 5
+"""Of a share, in a ledger."""
 ANSWER_TOKENS = 2_000
 """Of an answer of a few words: what a model thinks before it is among them."""
 METRICS = ("turn_r10", "session_r5", "session_any5", "touched", "recall_in_budget", "precision_in_budget", "turn_r5")
@@ -119,7 +121,8 @@ class Result:
     def entry(self) -> dict[str, Any]:
         """As a line of the ledger (memfs.evals.ledger)."""
         means = {
-            name: {metric: round(self.interval(name, metric).mean, 5) for metric in METRICS} for name in self.scores
+            name: {metric: round(self.interval(name, metric).mean, DIGITS) for metric in METRICS}
+            for name in self.scores
         }
         body = {
             "when": self.when, "dataset": self.dataset, "digest": self.digest, "seed": self.seed,
@@ -127,7 +130,7 @@ class Result:
             "versions": dict(self.versions), "ms": {name: round(self.ms(name), 2) for name in self.scores},
             "spent": self.spent, "means": means, "questions": list(self.questions),
             "scores": {
-                name: {metric: [round(getattr(s, metric), 5) for s in some] for metric in METRICS}
+                name: {metric: [round(getattr(s, metric), DIGITS) for s in some] for metric in METRICS}
                 for name, some in self.scores.items()
             },
             "answerable": list(self.answerable),

@@ -495,7 +495,7 @@ def _checked_mark(root: str, corpus: str | None) -> tuple[str, str] | None:
     if mark is not None and corpus is not None and mark[0] != corpus:
         raise ConfigError(
             f"{root} belongs to another corpus ({mark[0]})",
-            hint="boot into another folder, or name that corpus (memfs config says where the setting comes from)",
+            hint="boot into another folder (memfs boot ./memory), or name that corpus; memfs config says which is set",
         )
     return mark
 
