@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from memfs.commands import ALL, CORPUS, JSON, TREE, Invocation, command, flag, json_text, value
 from memfs.errors import InputError, MemfsError
 
@@ -102,7 +104,6 @@ def eval_(
     """
     import os
     import signal
-    import sys
     import tempfile
     from contextlib import ExitStack
     from pathlib import Path
@@ -133,7 +134,7 @@ def eval_(
     path = dataset if dataset == "personas" else os.path.join(go.cwd, dataset)
     with ExitStack() as stack:
         # Minutes of work: `timeout` ends it as Ctrl-C does, and the peers and the folder go with it.
-        before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        before = signal.signal(signal.SIGTERM, _ended)
         stack.callback(signal.signal, signal.SIGTERM, before)
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="memfs-eval-"))
         peers = [stack.enter_context(Peer(*_peer(each))) for each in peer or ()]
@@ -173,6 +174,15 @@ def eval_(
             go.say(f"\nledger entry {entry}")
     if failure is not None:
         raise failure
+
+
+def _ended(number: int, _: object) -> NoReturn:
+    import signal
+    import sys
+
+    # Once is enough: a second one would cut off what the first one clears away.
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def _peer(stated: str) -> tuple[str, str]:

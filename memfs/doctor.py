@@ -323,6 +323,7 @@ def _corpus(uri: str | None, embedder: str | None, cache_dir: str, deep: bool, f
         yield _restored(broken, [each.path for each in found.broken], corpus, fix)
     yield from _indices(corpus, found, fix)
     yield from _boot_set(corpus, fix)
+    yield from _graph(corpus, fix)
     yield _whole(corpus, found)
     if deep:
         yield from _mirror(corpus, cache_dir, fix)
@@ -426,6 +427,20 @@ def _boot_set(corpus: Corpus, fix: bool) -> Iterator[Finding]:
             return
         state, severity = f"the map for boots is of version {made_for}, the corpus at {corpus.version}", NOTE
     yield _mended(Finding("corpus", state, severity, repair="makes it anew"), fix, lambda: _publish(corpus))
+
+
+def _graph(corpus: Corpus, fix: bool) -> Iterator[Finding]:
+    from memfs.corpus.edges import Edges
+    from memfs.recall.graph import build
+
+    try:
+        edges = Edges.open(corpus)
+        if edges is not None:
+            yield Finding("corpus", f"the graph: {edges.check():,} edges, each read")
+    except CorruptError as error:
+        repair = "makes it anew from what is in the corpus; what a model filed comes back by memfs graph build --model"
+        damaged = Finding("corpus", error.message, PROBLEM, repair=repair)
+        yield _mended(damaged, fix, lambda: build(corpus, again=True))
 
 
 def _publish(corpus: Corpus) -> None:

@@ -20,7 +20,7 @@ from memfs.brain.stage import SUMMARIES, Stage
 from memfs.brain.store import documents_of, gate_of
 from memfs.brain.sync import GateError, Published, base_of, publish
 from memfs.corpus.table import Corpus
-from memfs.errors import MemfsError
+from memfs.errors import CorruptError, MemfsError
 from memfs.llm import LanguageModel, Spent
 from memfs.recall.graph import build as build_graph
 
@@ -115,8 +115,11 @@ def dream(
             dry_run=dry_run,
         )
         if not dry_run:
-            # What fetch walks: it follows what the dream published.
-            build_graph(corpus)
+            # What fetch walks: it follows what the dream published, which stands whether it can or not.
+            try:
+                build_graph(corpus)
+            except CorruptError as error:
+                warnings += (Problem("the graph", 0, "graph", error.message, error.hint or "", warning=True),)
         return Dreamt(
             tuple(each.path for each in new), driver, facts, checked.pages, checked.claims, checked.supported, done,
             str(stage.folder) if keep_stage else "", model.spent if model else None, warnings,

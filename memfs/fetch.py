@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from memfs.corpus.catalog import Place
 from memfs.corpus.records import nanoseconds
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
-from memfs.errors import InputError, NotFoundError, redact
+from memfs.errors import CorruptError, InputError, NotFoundError, redact
 from memfs.recall import synthesis
 from memfs.recall.dates import Span, end_of
 from memfs.recall.evidence import Evidence
@@ -81,6 +81,8 @@ class Trace:
     stopped: str
     """Why it ended, or was not begun."""
     steps: tuple[Move, ...] = ()
+    damage: str = ""
+    """What mends a graph that can't be read, where that is why it was not walked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +223,19 @@ def _found(
     enough = suffices(passive) if active == "auto" else ""
     if enough:
         return _Found(kept[:k], weak, Trace(False, enough))
-    graph = _graph(corpus)
-    if graph is None:
+    try:
+        graph = _graph(corpus)
+        if graph is None:
+            if active == "always":
+                raise NotFoundError("the corpus has no graph", hint="memfs graph build makes one")
+            return _Found(kept[:k], weak, Trace(False, "the corpus has no graph: memfs graph build makes one"))
+        made = reconstruct(corpus, graph, question, scope, passive, policy=policy, budget=budget)
+        return _Found(made.ranked[:k], weak, Trace(True, made.stopped, made.steps), graph.replaced)
+    except CorruptError as error:
+        _graphs.pop(corpus, None)
         if active == "always":
-            raise NotFoundError("the corpus has no graph", hint="memfs graph build makes one")
-        return _Found(kept[:k], weak, Trace(False, "the corpus has no graph: memfs graph build makes one"))
-    made = reconstruct(corpus, graph, question, scope, passive, policy=policy, budget=budget)
-    return _Found(made.ranked[:k], weak, Trace(True, made.stopped, made.steps), graph.replaced)
+            raise
+        return _Found(kept[:k], weak, Trace(False, error.message, damage=error.hint or ""))
 
 
 LOOK_AGAIN_S = 30.0

@@ -19,6 +19,7 @@ from memfs.errors import AccessError, ConfigError, InputError, MemfsError, Unrea
 
 if TYPE_CHECKING:
     from pydantic_ai import RunUsage, UsageLimits
+    from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
 
 __all__ = ["BudgetError", "LanguageModel", "NonsenseError", "Spent"]
@@ -140,7 +141,7 @@ class LanguageModel:
             if left < 1:
                 raise self._used_up()
         agent: Agent[None, T] = Agent(
-            self.model,
+            _timed(self.model),
             output_type=output,
             instructions=instructions,
             tools=list(tools),
@@ -219,6 +220,10 @@ class LanguageModel:
             raise NonsenseError(
                 f"{self.name} gave no answer that can be used: {_reason(error)}", hint="another model may do better"
             ) from None
+        except asyncio.TimeoutError:
+            raise UnreachableError(
+                f"{self.name}: no whole answer within {TIMEOUT_S:.0f} seconds", hint="is the endpoint overloaded?"
+            ) from None
         except (exceptions.ModelAPIError, exceptions.RunTimedOut) as error:
             raise UnreachableError(f"{self.name}: {_first(error)}", hint="is the endpoint up?") from None
 
@@ -238,6 +243,17 @@ class LanguageModel:
         return BudgetError(
             f"the budget of {limit} is used up ({self.spent})", hint="the same command again goes on from here"
         )
+
+
+def _timed(model: Model) -> Model:
+    """The model, each request ended after TIMEOUT_S: its client's own limit is of each read, and a trickle is many."""
+    from pydantic_ai.models.wrapper import WrapperModel
+
+    class Timed(WrapperModel):  # type: ignore[misc]
+        async def request(self, *args: Any, **options: Any) -> ModelResponse:
+            return await asyncio.wait_for(super().request(*args, **options), TIMEOUT_S)
+
+    return Timed(model)
 
 
 async def _awaited(work: Awaitable[T]) -> T:

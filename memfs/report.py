@@ -219,6 +219,8 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
     yield from _times_lines(answer)
     if answer.trace is not None and answer.trace.active:
         yield f"walked the graph, rounds: {len(answer.trace.steps)}; ended: {answer.trace.stopped}"
+    if answer.trace is not None and answer.trace.damage:
+        yield f"found by the first search alone, {answer.trace.stopped}; {answer.trace.damage}"
     yield _coverage_line(answer)
 
 

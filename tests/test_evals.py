@@ -431,6 +431,8 @@ def test_ended_by_sigterm(tmp_path: Path) -> None:
         assert time.monotonic() < end
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
+    time.sleep(0.01)
+    child.send_signal(signal.SIGTERM)
     assert child.wait(timeout=30) == 128 + signal.SIGTERM
     assert list(left.iterdir()) == []
     _gone(int(pid.read_text()))

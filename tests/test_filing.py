@@ -276,6 +276,37 @@ def test_endpoint_gone(life: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch
     assert sizes(life)["unfiled"] == 0
 
 
+def test_trickling_endpoint(life: Corpus, memfs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then keeps no one waiting longer than a request may take."""
+
+    class Trickle(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(300):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+                    time.sleep(0.1)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    monkeypatch.setattr("memfs.llm.TIMEOUT_S", 1.0)
+    monkeypatch.setenv("MEMFS_CORPUS", life.uri)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Trickle) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        before = time.monotonic()
+        ran = memfs("graph", "build", "--model", "openai-chat:x")
+        assert time.monotonic() - before < 20
+        server.shutdown()
+    assert (ran.code, "no whole answer within 1 second" in ran.err) == (6, True)
+
+
 class Endpoint(BaseHTTPRequestHandler):
     """The OpenAI protocol, as far as it is asked here: a good answer after a moment, counted."""
 

@@ -304,6 +304,42 @@ def test_commands(talks: Corpus, memfs: Run, tmp_path: Path, monkeypatch: pytest
     assert (ran.code, "pottery" in ran.out) == (9, True)
 
 
+@pytest.mark.parametrize("damage", ["short", "garbage", "gone", "manifests"])
+def test_damaged(talks: Corpus, memfs: Run, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first search answers and says so; a build says what mends it; `build --again` and the doctor do."""
+    monkeypatch.setenv("MEMFS_CORPUS", talks.uri)
+    build(talks)
+    edges = Path(talks.uri, "edges.lance")
+
+    def hurt() -> None:
+        for file in sorted((edges / ("_versions" if damage == "manifests" else "data")).iterdir()):
+            if damage == "gone":
+                file.unlink()
+            else:
+                file.write_bytes(b"?" * 5000 if damage == "garbage" else file.read_bytes()[:10])
+
+    hurt()
+    question = ("fetch", "Ana began a hobby with ceramics, which?")
+    ran = memfs(*question)
+    assert (ran.code, "pottery" in ran.out) == (0, True), ran.err
+    assert "found by the first search alone, the graph is damaged" in ran.out
+    assert "memfs graph build --again" in ran.out
+    assert memfs(*question, "--active", "always").code == 8
+    ran = memfs("graph")
+    assert (ran.code, "memfs graph build --again" in ran.err) == (8, True)
+    ran = memfs("graph", "build")
+    assert (ran.code, "memfs graph build --again" in ran.err) == (8, True)
+    assert memfs("graph", "build", "--again").code == 0
+    walked = memfs(*question, "--active", "always")
+    assert (walked.code, "walked the graph" in walked.out) == (0, True)
+    hurt()
+    ran = memfs("doctor")
+    assert (ran.code, "the graph is damaged" in ran.out) == (8, True)
+    assert "the graph is damaged" in memfs("doctor", "--fix").out
+    assert memfs("doctor").code == 0
+    assert memfs(*question, "--active", "always").code == 0
+
+
 def choosing(*choices: dict[str, Any]) -> LanguageModel:
     left = list(choices)
     empty: dict[str, Any] = {

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lancedb.index import BTree
 
 from memfs.corpus.objects import explain
+from memfs.errors import CorruptError, MemfsError
 
 if TYPE_CHECKING:
     from memfs.corpus.table import Corpus
@@ -52,9 +53,36 @@ class Edges:
 
     @classmethod
     def open(cls, corpus: Corpus, *, make: bool = False) -> Edges | None:
-        """Return the corpus's edges; None where none were made, unless `make`."""
-        table = corpus.side_table(TABLE, SCHEMA if make else None)
+        """Return the corpus's edges; None where none were made, unless `make`.
+
+        Raises:
+            CorruptError: the table is damaged; so does everything that reads it.
+        """
+        try:
+            table = corpus.side_table(TABLE, SCHEMA if make else None)
+        except MemfsError as error:
+            raise _damage(error) from error
         return None if table is None else cls(corpus, table)
+
+    @classmethod
+    def make_anew(cls, corpus: Corpus) -> Edges:
+        """Throw a damaged table away, and return an empty one. Call it inside the corpus's `writing`."""
+        corpus.drop_side_table(TABLE)
+        made = cls.open(corpus, make=True)
+        assert made is not None
+        return made
+
+    def check(self) -> int:
+        """Read every edge; return how many there are.
+
+        Raises:
+            CorruptError: some can't be read.
+        """
+        rows = self._select(None, SCHEMA.names)
+        for column in ("cue", "path"):
+            # By the index, if there is one.
+            self._select(f"{column} = ''", [column])
+        return len(rows)
 
     @property
     def version(self) -> int:
@@ -135,7 +163,17 @@ class Edges:
         try:
             return work()
         except (RuntimeError, OSError, ValueError) as error:
-            raise explain(error, self._corpus.uri) from error
+            raise _damage(explain(error, self._corpus.uri)) from error
+
+
+def _damage(error: MemfsError) -> MemfsError:
+    """An error of no known kind is a damaged table: what is in it can be made again."""
+    if type(error) is not MemfsError:
+        return error
+    return CorruptError(
+        f"the graph is damaged: {error.message}",
+        hint="memfs graph build --again makes it anew, from what is in the corpus",
+    )
 
 
 def _counts(column: Any) -> list[tuple[str, int]]:

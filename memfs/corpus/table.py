@@ -658,6 +658,13 @@ class Corpus:
                 return None
             raise explain(error, self.uri) from error
 
+    def drop_side_table(self, name: str) -> None:
+        """Take another table of this corpus away, damaged or not."""
+        try:
+            _connect(self.location).drop_table(name, ignore_missing=True)
+        except (RuntimeError, OSError, ValueError) as error:
+            raise explain(error, self.uri) from error
+
     def columns(self) -> list[str]:
         """Return the names of all columns."""
         return list(self._table.schema.names)

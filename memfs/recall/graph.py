@@ -23,6 +23,7 @@ from memfs.corpus.edges import MODEL_MARK, SCHEMA, Edges
 from memfs.corpus.embed import DEFAULT, load
 from memfs.corpus.table import EVERYTHING, Corpus, Scope
 from memfs.corpus.terms import analyse, plain_words
+from memfs.errors import CorruptError
 from memfs.recall.cues import Cue, cues_of, is_stable, topics_of
 from memfs.recall.dates import Span
 
@@ -103,12 +104,12 @@ def build(
         BudgetError: the model's budget is used up; what it filed is kept, and the same call goes on from there.
         UnreachableError, AccessError, ConfigError: the model's endpoint; the same holds.
         NonsenseError: nothing that the model said could be used; nothing counts as filed by it.
+        CorruptError: the graph is damaged; `again` makes it anew.
     """
     started = time.monotonic()
     files = passages = edges = 0
     with corpus.writing(publish=False):
-        store = Edges.open(corpus, make=True)
-        assert store is not None
+        store = _store(corpus, again)
         have = {} if again else store.filed()
         now = {info.path: info for info in corpus.files() if info.kind in KINDS}
         gone = sorted(set(store.filed() if again else have) - set(now))
@@ -125,6 +126,20 @@ def build(
     by_model = _file_by_model(corpus, filer, say) if filer else 0
     took, refused = time.monotonic() - started, filer.refused if filer else 0
     return Built(files, len(gone), passages, edges, took, by_model, refused)
+
+
+def _store(corpus: Corpus, again: bool) -> Edges:
+    """The edges to write to; `again` mends what is damaged, by an empty table."""
+    try:
+        store = Edges.open(corpus, make=True)
+        assert store is not None
+        if again:
+            store.check()
+    except CorruptError:
+        if not again:
+            raise
+        return Edges.make_anew(corpus)
+    return store
 
 
 def _file_by_model(corpus: Corpus, filer: Filer, say: Callable[[str], None]) -> int:
