@@ -73,11 +73,19 @@ def test_dates(text: str, days: list[str]) -> None:
         ("on Monday", ["2023-05-01/2023-05-01"]),
         ("last spring", ["2022-03-01/2022-05-31"]),
         ("this spring", ["2023-03-01/2023-05-08"]),
-        ("over the winter", ["2022-12-01/2023-03-02"]),
+        ("over the winter", ["2022-12-01/2023-02-28"]),
         ("from July to October", ["2022-07-01/2022-10-31"]),
         ("between August 11 and August 15 2022", ["2022-08-11/2022-08-15"]),
         ("on 3 May, 2022 or in June 2021", ["2022-05-03/2022-05-03", "2021-06-01/2021-06-30"]),
         ("in 2022", ["2022-01-01/2022-12-31"]),
+        ("from 2020 to 2022", ["2020-01-01/2022-12-31"]),
+        ("the day before yesterday, not yesterday", ["2023-05-06/2023-05-06", "2023-05-07/2023-05-07"]),
+        ("in the winter of 2021", ["2021-12-01/2022-02-28"]),
+        ("half a year ago", ["2022-10-23/2022-11-22"]),
+        ("eleven days ago", ["2023-04-26/2023-04-28"]),
+        ("on 3/4/2022", ["2022-04-03/2022-04-03", "2022-03-04/2022-03-04"]),
+        ("on 31.12.2022, on 13/13/2022", ["2022-12-31/2022-12-31"]),
+        ("on February 30", []),
         ("at 2022-02-03T10:30Z, 2022-02-03T10", ["2022-02-03/2022-02-03"]),
         ("between 2022-05-09 and 1 May 2022", ["2022-05-01/2022-05-09"]),
         ("in May\n\n 2022", ["2022-05-01/2022-05-31"]),
@@ -92,6 +100,25 @@ def test_spans(question: str, spans: list[str]) -> None:
     assert [f"{span.first}/{span.last}" for span in spans_in(question, DAY)] == spans
     written = {f"{span.first}/{span.last}" for span in spans_in(question, None)}
     assert written <= set(spans)
+
+
+@pytest.mark.parametrize(
+    ("question", "span"),
+    [
+        ("since July 2022", "2022-07-01/2023-05-08"),
+        ("after 2022-05-01", "2022-05-01/2023-05-08"),
+        ("since 2020", "2020-01-01/2023-05-08"),
+        ("before July 2022", "0001-01-01/2022-06-30"),
+        ("until the end of 2021", "0001-01-01/2021-12-31"),
+        ("before the summer of 2022", "0001-01-01/2022-05-31"),
+    ],
+)
+def test_open_spans(question: str, span: str) -> None:
+    """A time that is open at one end reaches to the day of asking, or to the beginning."""
+    assert [f"{each.first}/{each.last}" for each in spans_in(question, DAY)] == [span]
+    assert len(spans_in(question, None)) == 1
+    assert spans_in("since 2030", DAY) == []
+    assert str(spans_in("before July 2022", DAY)[0]) == "until 2022-06-30"
 
 
 @pytest.mark.parametrize("day", [date.min, date.max])

@@ -2,7 +2,8 @@
 
 `dates_in` files a passage under points (`2023-05-08`, `2023-05`, `2023`), counted from the passage's own date.
 `spans_in` reads a question generously: "two weeks ago" is a week around that day, "last month" is all that passed
-since it began. Seasons are those of the northern half of the world.
+since it began; "since" and "before" are open at one end; 3/4/2026 is both the days that it may be. Seasons are those
+of the northern half of the world.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 """The month that each begins in."""
 _UNITS = {"day": 1, "week": 7, "weekend": 7, "month": 30, "year": 365}
 _NUMBERS = {
-    word: n for n, word in enumerate("zero a two three four five six seven eight nine ten".split())
+    word: n for n, word in enumerate("zero a two three four five six seven eight nine ten eleven twelve".split())
 } | {"one": 1, "an": 1, "couple": 2, "few": 3}  # fmt: skip
 DAYS_MAX = 40_000
 AROUND = {"day": 1, "week": 3, "month": 15, "year": 183}
@@ -36,14 +37,18 @@ _ABSOLUTE = re.compile(
 )
 _ISO = re.compile(r"\b([0-9]{4})-([0-9]{2})(?:-([0-9]{2})(?=T[0-9]|\b)|\b)")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_AGO = re.compile(r"(?i)\b(?:(\d+|[a-z]+)(?: of)? )(day|week|month|year)s? ago\b")
+_SLASHED = re.compile(r"\b(\d{1,2})[/.](\d{1,2})[/.]((?:19|20)\d\d)\b")
+_HALF_A_YEAR = re.compile(r"(?i)\bhalf a year ago\b")
+_AGO = re.compile(r"(?i)\b(?<!half )(?:(\d+|[a-z]+)(?: of)? )(day|week|month|year)s? ago\b")
 _LAST = re.compile(rf"(?i)\b(last|past|next|this|previous) (week|weekend|month|year|{'|'.join(_DAYS)})\b")
-_NEAR = re.compile(r"(?i)\b(yesterday|last night|today|tonight|this morning|tomorrow)\b")
+_NEAR = re.compile(r"(?i)\b((?:the )?day before yesterday|yesterday|last night|today|tonight|this morning|tomorrow)\b")
 _LAST_FEW = re.compile(r"(?i)\b(?:past|last|previous) (\d+|[a-z]+)(?: of)? (day|week|weekend|month|year)s\b")
 _SINCE_START = re.compile(r"(?i)\b(?:start|beginning) of (?:the|this) (week|month|year)\b")
 _SEASON = re.compile(rf"(?i)\b(last|past|this|in the|over the|during the) ({'|'.join(_SEASONS)})\b")
+_SEASON_OF = re.compile(rf"(?i)\b({'|'.join(_SEASONS)})(?: of)? ((?:19|20)\d\d)\b")
 _ON_DAY = re.compile(rf"(?i)\bon ({'|'.join(_DAYS)})\b")
 _RANGE = re.compile(r"(?i)\b(?:from|between)\b")
+_OPEN = re.compile(r"(?i)\b(since|after|before|until|till)(?: the)?(?: (?:start|beginning|end) of)? $")
 
 
 class Span(NamedTuple):
@@ -57,6 +62,8 @@ class Span(NamedTuple):
         return datetime.combine(self.first, time.min, timezone.utc), end_of(self.last)
 
     def __str__(self) -> str:
+        if self.first == date.min:
+            return f"until {self.last}"
         return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
 
 
@@ -127,6 +134,8 @@ def _number(match: re.Match[str]) -> int | None:
 
 
 def _near(day: date, word: str) -> date:
+    if "before" in word.lower():
+        return day - timedelta(days=2)
     return day + timedelta(days={"yesterday": -1, "last night": -1, "tomorrow": 1}.get(word.lower(), 0))
 
 
@@ -172,24 +181,57 @@ def spans_in(question: str, today: date | None) -> list[Span]:
 
 
 def _written(question: str, today: date | None) -> Iterator[Span]:
-    spans = []
+    found: list[tuple[int, Span]] = []
     for match in _ISO.finditer(question):
         with suppress(ValueError):
             year, month = int(match[1]), int(match[2])
-            spans.append(Span(*[date(year, month, int(match[3]))] * 2) if match[3] else _month(year, month))
+            iso = Span(*[date(year, month, int(match[3]))] * 2) if match[3] else _month(year, month)
+            found.append((match.start(), iso))
     written = list(_ABSOLUTE.finditer(question))
     # "between August 11 and August 15 2023": the year is said once.
     stated = next((date(int(match["y"]), 12, 31) for match in written if match["y"] and int(match["y"])), today)
     for match in written:
         year, month, number = _parts(match, stated)
-        if year:
-            spans.append(Span(*[date(year, month, number)] * 2) if number else _month(year, month))
-    if len(spans) == 2 and _RANGE.search(question):
-        spans = [Span(min(s.first for s in spans), max(s.last for s in spans))]
-    yield from spans
-    if not spans:
-        for match in _YEAR.finditer(_ISO.sub(" ", question)):
-            yield Span(date(int(match[0]), 1, 1), date(int(match[0]), 12, 31))
+        if year and (number or not (match["d1"] or match["d2"])):
+            day = Span(*[date(year, month, number)] * 2) if number else _month(year, month)
+            found.append((match.start(), day))
+    for match in _SEASON_OF.finditer(question):
+        found.append((match.start(), _season_from(date(int(match[2]), _SEASONS[match[1].lower()], 1))))
+    slashed = [span for match in _SLASHED.finditer(question) for span in _either(match)]
+    if not found and not slashed:
+        found += [
+            (match.start(), Span(date(int(match[0]), 1, 1), date(int(match[0]), 12, 31)))
+            for match in _YEAR.finditer(_SLASHED.sub(_blank, _ISO.sub(_blank, question)))
+        ]
+    if len(found) == 2 and _RANGE.search(question):
+        yield Span(min(s.first for _, s in found), max(s.last for _, s in found))
+    else:
+        yield from (_opened(span, question[:at], today) for at, span in found)
+    yield from slashed
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def _either(match: re.Match[str]) -> list[Span]:
+    """The days that 3/4/2026 may be: the third of April, or the fourth of March."""
+    first, second, year = map(int, match.groups())
+    days = []
+    for month, number in ((second, first), (first, second)):
+        with suppress(ValueError):
+            days.append(Span(*[date(year, month, number)] * 2))
+    return days
+
+
+def _opened(span: Span, before: str, today: date | None) -> Span:
+    """The time that "since July" or "before July" leaves open at one end."""
+    word = _OPEN.search(before)
+    if word is None:
+        return span
+    if word[1].lower() in ("since", "after"):
+        return Span(span.first, today or date.max)
+    return Span(date.min, span.last if word[1].lower() != "before" else span.first - timedelta(days=1))
 
 
 def _counted(question: str, today: date) -> Iterator[Span]:
@@ -200,6 +242,9 @@ def _counted(question: str, today: date) -> Iterator[Span]:
         if number is not None:
             about = today - timedelta(days=number * _UNITS[unit])
             yield Span(about - timedelta(days=AROUND[unit]), about + timedelta(days=AROUND[unit]))
+    if _HALF_A_YEAR.search(question):
+        about = today - timedelta(days=_UNITS["year"] // 2)
+        yield Span(about - timedelta(days=AROUND["month"]), about + timedelta(days=AROUND["month"]))
     for match in _LAST_FEW.finditer(question):
         number = _number(match)
         if number is not None:
@@ -216,13 +261,13 @@ def _counted(question: str, today: date) -> Iterator[Span]:
         yield Span(_start(today, match[1].lower(), back=False), today)
     for match in _ON_DAY.finditer(question):
         yield Span(*[_before(today, _DAYS[match[1].lower()])] * 2)
-    for match in _SEASON.finditer(question):
+    for match in _SEASON.finditer(_SEASON_OF.sub(" ", question)):
         yield _season(today, _SEASONS[match[2].lower()], last=match[1].lower() == "last")
 
 
 def without_times(question: str) -> str:
     """Return a question without the words that count back from the day it is asked ("last month", "two days ago")."""
-    for pattern in (_AGO, _LAST_FEW, _LAST, _SINCE_START, _NEAR):
+    for pattern in (_HALF_A_YEAR, _AGO, _LAST_FEW, _LAST, _SINCE_START, _NEAR):
         question = pattern.sub(" ", question)
     return " ".join(question.split())
 
@@ -247,7 +292,11 @@ def _start(today: date, unit: str, *, back: bool) -> date:
 def _season(today: date, month: int, *, last: bool) -> Span:
     """The latest that has begun; of a `last` one, the latest that is over."""
     year = today.year - (today.month < month)
-    first = date(year, month, 1)
-    if last and first + timedelta(days=91) > today:
-        first = date(year - 1, month, 1)
-    return Span(first, min(first + timedelta(days=91), today))
+    span = _season_from(date(year, month, 1))
+    if last and span.last >= today:
+        span = _season_from(date(year - 1, month, 1))
+    return Span(span.first, min(span.last, today))
+
+
+def _season_from(first: date) -> Span:
+    return Span(first, date(*_months_on(first, 3), 1) - timedelta(days=1))
