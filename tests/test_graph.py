@@ -327,6 +327,8 @@ def test_commands(talks: Corpus, memfs: Run, tmp_path: Path, monkeypatch: pytest
     for no_day in ("2026-05-08T13:00Z", "0001-01-00", "soon"):
         assert memfs("fetch", "pottery", "--today", no_day).code == 3
     assert memfs("fetch", "what did Ana do last month?", "--today", "0001-01-01").code == 0
+    ran = memfs("fetch", "pottery", "--tree", str(tmp_path), "--trace", str(tmp_path / "notes.md"))
+    assert (ran.code, (tmp_path / "notes.md").exists()) == (3, False)
     ran = memfs("fetch", "pottery", "--trace", str(tmp_path / "none/trace.md"))
     assert (ran.code, "pottery" in ran.out) == (9, True)
 
