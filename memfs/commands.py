@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from memfs.errors import ConflictError, CorruptError, DiskError, InputError, redact
+from memfs.project import inside
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -445,10 +446,8 @@ def fetch(
     asked = day(today, "today")
     if (rounds is not None and rounds < 1) or (max_seconds is not None and max_seconds <= 0):
         raise InputError("--rounds and --max-seconds must be positive", hint="leave them out for 4 and 5")
-    if trace is not None:
-        kept, root = os.path.realpath(os.path.join(go.cwd, trace)), os.path.realpath(config.tree)
-        if kept.startswith(os.path.join(root, "")):
-            raise InputError(f"--trace {trace}: in the tree lies what is remembered", hint="name a file outside of it")
+    if trace is not None and inside(os.path.join(go.cwd, trace), config.tree):
+        raise InputError(f"--trace {trace}: in the tree lies what is remembered", hint="name a file outside of it")
     opened = go.open(config)
     policy = None
     if model is not None:

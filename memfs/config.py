@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from memfs.errors import ConfigError
-from memfs.project import MARK, nearest
+from memfs.project import MARK, inside, nearest
 
 __all__ = ["NO_LIMIT_BYTES", "Config", "Setting", "load", "parse_size"]
 
@@ -149,8 +149,7 @@ def _project_layer(file: str) -> tuple[str, dict[str, str]]:
         )
     tree = os.path.normpath(os.path.join(folder, values.get("tree", ".")))
     # Resolved: a repository may hold symlinks too.
-    real = os.path.realpath(folder)
-    if os.path.commonpath([os.path.realpath(tree), real]) != real:
+    if not inside(tree, folder):
         raise ConfigError(f"{file}: tree leads out of its folder", hint="name a folder below the file, or use --tree")
     if "state" in values or "tree" in values:
         values["tree"] = tree

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["MARK", "nearest"]
+__all__ = ["MARK", "inside", "nearest"]
 
 MARK = ".memfs.toml"
 """A project's settings file, and at the top of a tree its mark."""
+
+
+def inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder or leads into it, symlinks followed."""
+    real = os.path.realpath(folder)
+    return os.path.commonpath([os.path.realpath(path), real]) == real
 
 
 def nearest(where: str, home: str) -> str | None:

@@ -52,25 +52,31 @@ class Edges:
         self._corpus, self._table = corpus, table
 
     @classmethod
-    def open(cls, corpus: Corpus, *, make: bool = False) -> Edges | None:
-        """Return the corpus's edges; None where none were made, unless `make`.
+    def open(cls, corpus: Corpus) -> Edges | None:
+        """Return the corpus's edges; None where none were made.
 
         Raises:
             CorruptError: the table is damaged; so does everything that reads it.
         """
-        try:
-            table = corpus.side_table(TABLE, SCHEMA if make else None)
-        except MemfsError as error:
-            raise _damage(error) from error
+        table = cls._table_of(corpus)
         return None if table is None else cls(corpus, table)
 
     @classmethod
-    def make_anew(cls, corpus: Corpus) -> Edges:
-        """Throw a damaged table away, and return an empty one. Call it inside the corpus's `writing`."""
-        corpus.drop_side_table(TABLE)
-        made = cls.open(corpus, make=True)
-        assert made is not None
-        return made
+    def make(cls, corpus: Corpus, *, anew: bool = False) -> Edges:
+        """Return the corpus's edges, made where there are none; `anew` throws away what is there, damaged or not.
+
+        Call it inside the corpus's `writing`. Raises as `open` does.
+        """
+        if anew:
+            corpus.drop_side_table(TABLE)
+        return cls(corpus, cls._table_of(corpus, SCHEMA))
+
+    @staticmethod
+    def _table_of(corpus: Corpus, made_of: pa.Schema | None = None) -> Any:
+        try:
+            return corpus.side_table(TABLE, made_of)
+        except MemfsError as error:
+            raise _damage(error) from error
 
     def check(self) -> int:
         """Read every edge; return how many there are.

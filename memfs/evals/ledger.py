@@ -146,10 +146,8 @@ class Ledger:
     def unlike(self, result: Result, wanted: str) -> list[str]:
         """Say what was set otherwise in an entry: `seed 0 -> 3`; [] without an entry (see `entry`)."""
         old = self.entry(wanted, result.digest) or {}
-        now = result.entry()
-        return [
-            plain_line(f"{key} {old[key]} -> {now[key]}") for key in SETTINGS if key in old and old[key] != now[key]
-        ]
+        pairs = {key: (old[key], getattr(result, key)) for key in SETTINGS if key in old}
+        return [plain_line(f"{key} {before} -> {now}") for key, (before, now) in pairs.items() if before != now]
 
     @contextmanager
     def _opened(self) -> Iterator[int]:

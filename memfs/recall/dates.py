@@ -185,7 +185,7 @@ def _written(question: str, today: date | None) -> Iterator[Span]:
     for match in _ISO.finditer(question):
         with suppress(ValueError):
             year, month = int(match[1]), int(match[2])
-            iso = Span(*[date(year, month, int(match[3]))] * 2) if match[3] else _month(year, month)
+            iso = _on(date(year, month, int(match[3]))) if match[3] else _month(year, month)
             found.append((match.start(), iso))
     written = list(_ABSOLUTE.finditer(question))
     # "between August 11 and August 15 2023": the year is said once.
@@ -193,7 +193,7 @@ def _written(question: str, today: date | None) -> Iterator[Span]:
     for match in written:
         year, month, number = _parts(match, stated)
         if year and (number or not (match["d1"] or match["d2"])):
-            day = Span(*[date(year, month, number)] * 2) if number else _month(year, month)
+            day = _on(date(year, month, number)) if number else _month(year, month)
             found.append((match.start(), day))
     for match in _SEASON_OF.finditer(question):
         found.append((match.start(), _season_from(date(int(match[2]), _SEASONS[match[1].lower()], 1))))
@@ -220,7 +220,7 @@ def _either(match: re.Match[str]) -> list[Span]:
     days = []
     for month, number in ((second, first), (first, second)):
         with suppress(ValueError):
-            days.append(Span(*[date(year, month, number)] * 2))
+            days.append(_on(date(year, month, number)))
     return days
 
 
@@ -236,15 +236,13 @@ def _opened(span: Span, before: str, today: date | None) -> Span:
 
 def _counted(question: str, today: date) -> Iterator[Span]:
     for match in _NEAR.finditer(question):
-        yield Span(*[_near(today, match[1])] * 2)
+        yield _on(_near(today, match[1]))
     for match in _AGO.finditer(question):
         number, unit = _number(match), match[2].lower()
         if number is not None:
-            about = today - timedelta(days=number * _UNITS[unit])
-            yield Span(about - timedelta(days=AROUND[unit]), about + timedelta(days=AROUND[unit]))
+            yield _around(today - timedelta(days=number * _UNITS[unit]), AROUND[unit])
     if _HALF_A_YEAR.search(question):
-        about = today - timedelta(days=_UNITS["year"] // 2)
-        yield Span(about - timedelta(days=AROUND["month"]), about + timedelta(days=AROUND["month"]))
+        yield _around(today - timedelta(days=_UNITS["year"] // 2), AROUND["month"])
     for match in _LAST_FEW.finditer(question):
         number = _number(match)
         if number is not None:
@@ -254,13 +252,13 @@ def _counted(question: str, today: date) -> Iterator[Span]:
         if which == "next":
             continue
         if unit in _DAYS:
-            yield Span(*[_before(today, _DAYS[unit])] * 2)
+            yield _on(_before(today, _DAYS[unit]))
         else:
             yield Span(_start(today, unit, back=which != "this"), today)
     for match in _SINCE_START.finditer(question):
         yield Span(_start(today, match[1].lower(), back=False), today)
     for match in _ON_DAY.finditer(question):
-        yield Span(*[_before(today, _DAYS[match[1].lower()])] * 2)
+        yield _on(_before(today, _DAYS[match[1].lower()]))
     for match in _SEASON.finditer(_SEASON_OF.sub(" ", question)):
         yield _season(today, _SEASONS[match[2].lower()], last=match[1].lower() == "last")
 
@@ -270,6 +268,14 @@ def without_times(question: str) -> str:
     for pattern in (_HALF_A_YEAR, _AGO, _LAST_FEW, _LAST, _SINCE_START, _NEAR):
         question = pattern.sub(" ", question)
     return " ".join(question.split())
+
+
+def _on(day: date) -> Span:
+    return Span(day, day)
+
+
+def _around(day: date, days: int) -> Span:
+    return Span(day - timedelta(days=days), day + timedelta(days=days))
 
 
 def _month(year: int, month: int) -> Span:

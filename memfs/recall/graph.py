@@ -131,14 +131,13 @@ def build(
 def _store(corpus: Corpus, again: bool) -> Edges:
     """The edges to write to; `again` mends what is damaged, by an empty table."""
     try:
-        store = Edges.open(corpus, make=True)
-        assert store is not None
+        store = Edges.make(corpus)
         if again:
             store.check()
     except CorruptError:
         if not again:
             raise
-        return Edges.make_anew(corpus)
+        store = Edges.make(corpus, anew=True)
     return store
 
 
