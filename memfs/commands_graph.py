@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from memfs.commands import ALL, CORPUS, JSON, TREE, Invocation, command, flag, json_text, value
 from memfs.errors import InputError, MemfsError
@@ -135,7 +135,7 @@ def eval_(
     with ExitStack() as stack:
         # Minutes of work: `timeout` ends it as Ctrl-C does, and the peers and the folder go with it.
         before = signal.signal(signal.SIGTERM, _ended)
-        stack.callback(signal.signal, signal.SIGTERM, before)
+        stack.callback(_restored, before)
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="memfs-eval-"))
         peers = [stack.enter_context(Peer(*_peer(each))) for each in peer or ()]
         folder = Path(go.cwd, out) if out else Path(temporary, "eval")
@@ -183,6 +183,14 @@ def _ended(number: int, _: object) -> NoReturn:
     # Once is enough: a second one would cut off what the first one clears away.
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
+
+
+def _restored(before: Any) -> None:
+    import signal
+
+    # One that has come stays the last, until the process is gone.
+    if signal.getsignal(signal.SIGTERM) is _ended:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _peer(stated: str) -> tuple[str, str]:
