@@ -19,13 +19,14 @@ from memfs.project import MARK, nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
 
 __all__ = ["SERVED", "main", "settings", "socket_file", "start"]
 
 SERVED = ("fetch", "get", "grep", "ls")
 PREFIXES = ("MEMFS_", "AWS_", "AZURE_", "GOOGLE_", "XDG_", "HF_")
-_started: list[object] = []
+_started: list[subprocess.Popen[bytes]] = []
 ACCEPT_S = 5
 SILENT_S = 15
 """A server that says nothing for so long, not even that it is at work, is stopped or hangs."""
@@ -114,8 +115,9 @@ def start(tree: str) -> None:
         return
     finally:
         os.close(lock)
-    # It outlives this process, or is this process's child to its end: not waited for either way.
-    _started.append(child)
+    # It outlives this process, or is this process's child to its end: not waited for either way. Those that have
+    # ended are reaped, or a process that lays out many trees would gather zombies.
+    _started[:] = [*(other for other in _started if other.poll() is None), child]
 
 
 def _ask(argv: list[str]) -> int | None:

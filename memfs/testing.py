@@ -240,6 +240,7 @@ class Proxy:
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.reset()
@@ -264,20 +265,22 @@ class Proxy:
     ) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        while True:
-            # A connection that is being accepted makes another task, which must have begun before it is cancelled.
-            self._loop.run_until_complete(asyncio.sleep(0))
-            left = asyncio.all_tasks(self._loop)
-            if not left:
-                break
-            for task in left:
+
+    async def _end(self, server: asyncio.Server) -> None:
+        # asyncio's own tasks, which accept connections, leave their sockets open if they are cancelled or if the
+        # server is closed before they have begun: no new ones are made, and these run to their end.
+        for listener in server.sockets:
+            self._loop.remove_reader(listener)
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks & self._tasks:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.wait(left))
+            await asyncio.wait(tasks, timeout=0.01)
+        server.close()
         # A `close` flushes what is left to send, and there is no one to do it any more.
-        for writer in self._open:
-            writer.transport.abort()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.close()
+        while left := [writer for writer in self._open if writer.get_extra_info("socket").fileno() >= 0]:
+            for writer in left:
+                writer.transport.abort()
+            await asyncio.sleep(0)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -285,11 +288,15 @@ class Proxy:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()
-        server.close()
+        self._loop.run_until_complete(self._end(server))
+        self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # asyncio logs a handler that was cancelled as an error; at exit that is what we want.
         self._open.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        # asyncio logs a handler that was cancelled as an error; at exit that is what we want.
         with contextlib.suppress(asyncio.CancelledError):
             await self._relay(reader, writer)
 
@@ -322,6 +329,7 @@ class Proxy:
     ) -> None:
         queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         sender = self._loop.create_task(self._send(queue, writer))
+        self._tasks.add(sender)
         passed = 0
         while True:
             try:

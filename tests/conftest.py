@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from memfs import client
 from memfs.corpus import split
 from memfs.corpus.records import Document
 from memfs.corpus.table import Corpus
@@ -103,6 +104,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     work.mkdir()
     monkeypatch.chdir(work)
     return made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def trees_servers() -> Iterator[None]:
+    """The trees' servers that this process started end with it."""
+    yield
+    for child in client._started:
+        child.terminate()
+    for child in client._started:
+        child.wait(timeout=30)
 
 
 @pytest.fixture(scope="session")
