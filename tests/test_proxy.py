@@ -20,7 +20,7 @@ def test_left_while_clients_connect(moto_server: Moto) -> None:
     def connect(port: int) -> None:
         with contextlib.suppress(OSError):
             while True:
-                with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+                with socket.create_connection(("127.0.0.1", port), timeout=0.1) as client:
                     client.sendall(b"GET / HTTP/1.1\r\n\r\n")
 
     for n in range(40):
