@@ -146,10 +146,10 @@ def test_personas() -> None:
 
 
 def test_sampled() -> None:
-    """Every category keeps its share; the same seed draws the same, another another."""
+    """As many as were asked for, one of each category at least; the same seed draws the same, another another."""
     questions = personas(0).questions
     drawn = sampled(questions, 60, 1)
-    assert 55 <= len(drawn) <= 65
+    assert [len(sampled(questions, n, 1)) for n in (1, 6, 7, 40, 60, 639)] == [6, 6, 7, 40, 60, 639]
     assert len({q.category for q in drawn}) == 6
     assert drawn == sampled(questions, 60, 1) != sampled(questions, 60, 2)
     assert sampled(questions, None, 0) == list(questions)
@@ -353,11 +353,11 @@ def test_answers(tmp_path: Path) -> None:
 
 
 FLOORS = {
-    "personas": {"passive": 0.37, "active": 0.45},
+    "personas": {"passive": 0.37, "active": 0.46},
     "locomo/locomo5.json": {"passive": 0.71, "active": 0.69},
     "longmemeval": {"passive": 0.81, "active": 0.81},
 }
-"""The lower ends of turn R@10 as measured on these very samples: 46.7, 55.2; 79.3, 77.4; 87.2 and 87.3 %."""
+"""The lower ends of turn R@10 as measured on these very samples: 46.2, 55.7; 79.3, 77.4; 87.4 and 87.4 %."""
 
 
 @pytest.mark.parametrize("name", FLOORS)

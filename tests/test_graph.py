@@ -54,6 +54,7 @@ DAY = date(2023, 5, 8)
         ("nine hundred weeks ago, 99999999 years ago", []),
         ("next Monday", ["2023-05-15"]),
         ("this weekend", ["2023-05-13"]),
+        ("in march", ["2023-03"]),
     ],
 )
 def test_dates(text: str, days: list[str]) -> None:
@@ -92,6 +93,16 @@ def test_dates(text: str, days: list[str]) -> None:
         ("\uff12\uff10\uff12\uff12-02-03", ["2022-02-03/2022-02-03"]),
         ("2022-02-30, 2022-13, 0000-00-00", []),
         ("99999999 years ago, next week, may I march?", []),
+        ("on 3-5 May 2022, or June 1st to 4th, 2022", ["2022-05-03/2022-05-05", "2022-06-01/2022-06-04"]),
+        ("between the 3rd and 5th of May 2022", ["2022-05-03/2022-05-05"]),
+        ("from May 30 to June 2 2022", ["2022-05-30/2022-06-02"]),
+        ("from 30 to 32 May 2022", ["2022-01-01/2022-12-31"]),
+        ("in the 1990s, not 1890s", ["1990-01-01/1999-12-31"]),
+        ("in Q3 2022", ["2022-07-01/2022-09-30"]),
+        ("in Q2, or in Q4", ["2023-04-01/2023-05-08", "2022-10-01/2022-12-31"]),
+        ("last quarter", ["2023-01-01/2023-05-08"]),
+        ("this quarter", ["2023-04-01/2023-05-08"]),
+        ("in march? they march, you may, in may", ["2023-03-01/2023-03-31", "2023-05-01/2023-05-31"]),
         ("May I ask? March on. What was it in May?", ["2023-05-01/2023-05-31"]),
     ],
 )
@@ -111,6 +122,8 @@ def test_spans(question: str, spans: list[str]) -> None:
         ("before July 2022", "0001-01-01/2022-06-30"),
         ("until the end of 2021", "0001-01-01/2021-12-31"),
         ("before the summer of 2022", "0001-01-01/2022-05-31"),
+        ("before the 2010s", "0001-01-01/2009-12-31"),
+        ("since Q3 2022", "2022-07-01/2023-05-08"),
     ],
 )
 def test_open_spans(question: str, span: str) -> None:

@@ -97,14 +97,20 @@ def load(name: str, *, seed: int = 0) -> Dataset:
 
 
 def sampled(questions: Sequence[Question], limit: int | None, seed: int) -> list[Question]:
-    """Return about `limit` questions, drawn by `seed`, in their order; every category keeps its share."""
+    """Return `limit` questions, drawn by `seed`, in their order: of every category its share, and one at least."""
     if limit is None or limit >= len(questions):
         return list(questions)
     order = sorted(range(len(questions)), key=lambda i: hashlib.sha256(f"{seed}:{questions[i].id}".encode()).digest())
     by_category: dict[str, list[int]] = {}
     for i in order:
         by_category.setdefault(questions[i].category, []).append(i)
-    share = {name: max(1, round(limit * len(some) / len(questions))) for name, some in by_category.items()}
+    exact = {name: limit * len(some) / len(questions) for name, some in by_category.items()}
+    share = {name: max(1, int(n)) for name, n in exact.items()}
+    # What rounding down leaves goes to the largest remainders; what "one at least" adds, the largest shares give.
+    while sum(share.values()) < limit:
+        share[max(share, key=lambda name: exact[name] - share[name])] += 1
+    while sum(share.values()) > max(limit, len(share)):
+        share[max(share, key=lambda name: share[name])] -= 1
     return [questions[i] for i in sorted(i for name, some in by_category.items() for i in some[: share[name]])]
 
 

@@ -3,7 +3,7 @@
 `dates_in` files a passage under points (`2023-05-08`, `2023-05`, `2023`), counted from the passage's own date.
 `spans_in` reads a question generously: "two weeks ago" is a week around that day, "last month" is all that passed
 since it began; "since" and "before" are open at one end; 3/4/2026 is both the days that it may be. Seasons are those
-of the northern half of the world.
+of the northern half of the world, quarters those of the calendar year.
 """
 
 from __future__ import annotations
@@ -35,8 +35,18 @@ _ABSOLUTE = re.compile(
     rf"(?i)\b(?:(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?(?P<m>{_MONTH})"
     r"(?: (?P<d2>\d{1,2})(?:st|nd|rd|th)?\b(?!\d))?,?(?: (?P<y>\d{4}))?\b"
 )
+_NTH = r"(?:st|nd|rd|th)?"
+_TO = rf"{_NTH} ?(?:[-–]|to|and|until|till|through) ?"
+_DAYS_OF = re.compile(
+    rf"(?i)\b(?:(?<![-/.])(?P<a1>\d{{1,2}}){_TO}(?P<a2>\d{{1,2}}){_NTH}(?: of)? (?P<am>{_MONTH})"
+    rf"|(?P<bm>{_MONTH}) (?P<b1>\d{{1,2}}){_TO}(?P<b2>\d{{1,2}}){_NTH}\b(?! (?:{_MONTH})))"
+    r"(?:,? (?P<y>\d{4}))?\b"
+)
 _ISO = re.compile(r"\b([0-9]{4})-([0-9]{2})(?:-([0-9]{2})(?=T[0-9]|\b)|\b)")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_DECADE = re.compile(r"(?i)\b((?:19|20)\d)0s\b")
+_QUARTER = re.compile(r"(?i)\bq([1-4])(?:,? (?:of )?((?:19|20)\d\d))?\b")
+_LAST_QUARTER = re.compile(r"(?i)\b(last|past|previous|this) quarter\b")
 _SLASHED = re.compile(r"\b(\d{1,2})[/.](\d{1,2})[/.]((?:19|20)\d\d)\b")
 _HALF_A_YEAR = re.compile(r"(?i)\bhalf a year ago\b")
 _AGO = re.compile(r"(?i)\b(?<!half )(?:(\d+|[a-z]+)(?: of)? )(day|week|month|year)s? ago\b")
@@ -48,6 +58,7 @@ _SEASON = re.compile(rf"(?i)\b(last|past|this|in the|over the|during the) ({'|'.
 _SEASON_OF = re.compile(rf"(?i)\b({'|'.join(_SEASONS)})(?: of)? ((?:19|20)\d\d)\b")
 _ON_DAY = re.compile(rf"(?i)\bon ({'|'.join(_DAYS)})\b")
 _RANGE = re.compile(r"(?i)\b(?:from|between)\b")
+_MONTH_FOLLOWS = re.compile(r"(?i)\b(?:in|since|before|after|until|till|by|last|of|early|late) $")
 _OPEN = re.compile(r"(?i)\b(since|after|before|until|till)(?: the)?(?: (?:start|beginning|end) of)? $")
 
 
@@ -117,9 +128,10 @@ def _absolute(match: re.Match[str], day: date | None) -> Iterator[str]:
 
 def _parts(match: re.Match[str], day: date | None) -> tuple[int, int, int]:
     """Year, month and day of a written date; 0 for a day that is not said, for a year that cannot be known."""
-    # `may` and `march` are months only with a day or a year beside them, or a capital letter within a sentence.
-    begins = match.string[: match.start()].rstrip()[-1:] in ("", ".", "!", "?")
-    plain = begins or match["m"].islower()
+    # `may` and `march` are months only with a day or a year beside them, or a capital letter within a sentence,
+    # or after a word such as "in".
+    before = _before_it(match.string, match.start())
+    plain = before.rstrip()[-1:] in ("", ".", "!", "?") or (match["m"].islower() and not _MONTH_FOLLOWS.search(before))
     if plain and match["m"].lower() in ("may", "march") and not (match["d1"] or match["d2"] or match["y"]):
         return 0, 0, 0
     month, number = _MONTHS[match["m"].lower()], int(match["d1"] or match["d2"] or 0)
@@ -187,7 +199,15 @@ def _written(question: str, today: date | None) -> Iterator[Span]:
             year, month = int(match[1]), int(match[2])
             iso = _on(date(year, month, int(match[3]))) if match[3] else _month(year, month)
             found.append((match.start(), iso))
-    written = list(_ABSOLUTE.finditer(question))
+    for match in _DAYS_OF.finditer(question):
+        with suppress(ValueError):
+            found.append((match.start(), _days_of(match, today)))
+    for match in _DECADE.finditer(question):
+        found.append((match.start(), Span(date(int(match[1]) * 10, 1, 1), date(int(match[1]) * 10 + 9, 12, 31))))
+    for match in _QUARTER.finditer(question):
+        if match[2]:
+            found.append((match.start(), _quarter(int(match[2]), int(match[1]))))
+    written = list(_ABSOLUTE.finditer(_DAYS_OF.sub(_blank, question)))
     # "between August 11 and August 15 2023": the year is said once.
     stated = next((date(int(match["y"]), 12, 31) for match in written if match["y"] and int(match["y"])), today)
     for match in written:
@@ -206,8 +226,29 @@ def _written(question: str, today: date | None) -> Iterator[Span]:
     if len(found) == 2 and _RANGE.search(question):
         yield Span(min(s.first for _, s in found), max(s.last for _, s in found))
     else:
-        yield from (_opened(span, question[:at], today) for at, span in found)
+        yield from (_opened(span, _before_it(question, at), today) for at, span in found)
     yield from slashed
+
+
+def _days_of(match: re.Match[str], today: date | None) -> Span:
+    """The days of "3-5 May 2023" or "May 3 to 5"; without a year, the latest such month that has begun.
+
+    Raises:
+        ValueError: the year cannot be known, or the month has no such day.
+    """
+    month = _MONTHS[(match["am"] or match["bm"]).lower()]
+    first, last = int(match["a1"] or match["b1"]), int(match["a2"] or match["b2"])
+    year = int(match["y"]) if match["y"] else today.year - (month > today.month) if today else 0
+    return Span(date(year, month, first), date(year, month, last))
+
+
+def _quarter(year: int, number: int) -> Span:
+    return _season_from(date(year, 3 * number - 2, 1))
+
+
+def _before_it(text: str, at: int) -> str:
+    """As much of the words before a date as may bear on it, so that a long text takes no longer for it."""
+    return text[max(0, at - 40) : at]
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -257,6 +298,14 @@ def _counted(question: str, today: date) -> Iterator[Span]:
             yield Span(_start(today, unit, back=which != "this"), today)
     for match in _SINCE_START.finditer(question):
         yield Span(_start(today, match[1].lower(), back=False), today)
+    for match in _LAST_QUARTER.finditer(question):
+        begun = _quarter(today.year, (today.month + 2) // 3).first
+        yield Span(begun if match[1].lower() == "this" else date(*_months_on(begun, -3), 1), today)
+    for match in _QUARTER.finditer(question):
+        if not match[2]:
+            month = 3 * int(match[1]) - 2
+            span = _season_from(date(today.year - (month > today.month), month, 1))
+            yield Span(span.first, min(span.last, today))
     for match in _ON_DAY.finditer(question):
         yield _on(_before(today, _DAYS[match[1].lower()]))
     for match in _SEASON.finditer(_SEASON_OF.sub(" ", question)):
@@ -265,7 +314,7 @@ def _counted(question: str, today: date) -> Iterator[Span]:
 
 def without_times(question: str) -> str:
     """Return a question without the words that count back from the day it is asked ("last month", "two days ago")."""
-    for pattern in (_HALF_A_YEAR, _AGO, _LAST_FEW, _LAST, _SINCE_START, _NEAR):
+    for pattern in (_LAST_QUARTER, _HALF_A_YEAR, _AGO, _LAST_FEW, _LAST, _SINCE_START, _NEAR):
         question = pattern.sub(" ", question)
     return " ".join(question.split())
 
